@@ -1,0 +1,81 @@
+// The fused Mixture-of-Experts operator: what is computed, apart from how. docs/operator.md has the full definition.
+//
+// Per token: route (top-k experts and their weights, from router logits or given), then for each chosen expert e
+//   h = activation(x · w13[e]ᵀ)        w13 [experts, 2·intermediate, hidden], rows = gate then up
+//   y = h · w2[e]ᵀ                      w2  [experts, hidden, intermediate]
+// and output = Σ weight · y over the chosen experts, in the order of the token's top-k slots.
+// Numbers: products are accumulated in f32; h is rounded to the activation format (bf16 for a16); the weighted sum is
+// accumulated in f32 and rounded once to the output type.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "moetune/result.h"
+#include "moetune/tensor.h"
+
+namespace moetune {
+
+enum class WeightFormat : uint8_t { kBf16, kFp16, kFp8, kFp8Block, kNvfp4, kMxfp4 };
+enum class ActivationFormat : uint8_t { kA16 };  ///< Activations enter the GEMMs as bf16.
+enum class Score : uint8_t { kSoftmax, kSigmoid, kSqrtSoftplus };
+
+enum class Activation : uint8_t {
+  kSwiGlu,         ///< silu(gate) * up
+  kSwiGluClamped,  ///< gpt-oss: g' = min(g, 7), u' = clamp(u, -7, 7), g'·sigmoid(1.702 g')·(u' + 1)
+  kRelu2,          ///< relu(x)², no gate: w13 has `intermediate` rows
+  kGatePlusUp,     ///< gate + up: linear, for the exact check of a kernel's arithmetic (docs/measurement.md)
+};
+
+struct RouterSpec {
+  Score score = Score::kSoftmax;
+  bool selection_bias = false;       ///< A bias per expert that changes who is chosen, not the weights.
+  int groups = 1;                    ///< Experts form this many equal groups; ...
+  int top_groups = 1;                ///< ... this many survive, by the sum of their two best biased scores.
+  bool score_after_top_k = false;    ///< Top-k of the logits first, the score over the k chosen ones.
+  bool renormalise = true;           ///< Weights sum to 1 before `scale`.
+  float scale = 1.0f;                ///< routed_scaling_factor
+
+  bool operator==(const RouterSpec&) const = default;
+};
+
+/// One rank's share of one layer. Two specifications are the same problem exactly when they compare equal.
+struct FusedMoeSpec {
+  int64_t hidden = 0;         ///< Values in one token's hidden state.
+  int64_t intermediate = 0;   ///< Rows of gate (and of up) held by this rank.
+  int64_t experts = 0;        ///< Experts held by this rank.
+  int64_t global_experts = 0; ///< Experts the router chooses from; equals `experts` without expert parallelism.
+  int top_k = 0;
+  WeightFormat weights = WeightFormat::kBf16;
+  ActivationFormat activations = ActivationFormat::kA16;
+  DataType output = DataType::kBf16;
+  Activation activation = Activation::kSwiGlu;
+  RouterSpec router;
+  bool bias = false;          ///< Biases on both GEMMs.
+  bool given_routing = false; ///< Top-k ids and weights are inputs; the router is not part of the operator.
+  int tp = 1;                 ///< Tensor-parallel degree that `intermediate` is the result of.
+  int ep = 1;                 ///< Expert-parallel degree that `experts` is the result of.
+
+  bool operator==(const FusedMoeSpec&) const = default;
+
+  /// Rows of w13 of one expert: 2·intermediate, or intermediate where the activation has no gate.
+  int64_t w13_rows() const { return activation == Activation::kRelu2 ? intermediate : 2 * intermediate; }
+};
+
+/// kInvalidArgument with the first thing that is wrong (a size out of range, top_k > experts, groups that do not divide, ...).
+Status validate(const FusedMoeSpec& spec);
+
+/// Names as they are written on the command line and in files: "nvfp4", "swiglu", "softmax", ...
+const char* to_string(WeightFormat format);
+const char* to_string(ActivationFormat format);
+const char* to_string(Activation activation);
+const char* to_string(Score score);
+std::optional<WeightFormat> parse_weight_format(std::string_view text);
+std::optional<Activation> parse_activation(std::string_view text);
+std::optional<Score> parse_score(std::string_view text);
+
+/// Bytes of one expert's weights (w13 and w2, scales included) in `spec.weights`, before any packing.
+int64_t expert_weight_bytes(const FusedMoeSpec& spec);
+
+}  // namespace moetune
