@@ -40,17 +40,35 @@ function(moetune_library name)
   foreach(dependency IN LISTS ARG_HEADER_DEPS)
     target_link_libraries(${target} ${scope} $<BUILD_INTERFACE:${dependency}>)
   endforeach()
-  install(TARGETS ${target} EXPORT moetuneTargets ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
   set_property(GLOBAL APPEND PROPERTY MOETUNE_LIBRARIES ${target})
 endfunction()
 
-# moetune_test(NAME [DEPS targets...] [LABELS labels...]): builds every .cc of the calling folder into NAME_tests and
-# registers each of its tests as NAME.Suite.Test. tests/README.md says what the labels mean.
+# What `cmake --build --preset tsan` builds: the test programs that have a test labelled "threads".
+add_custom_target(threads_tests)
+
+# moetune_test(NAME [DEPS targets...]): builds every .cc of the calling folder into NAME_tests and registers each of its
+# tests as NAME.Suite.Test. A suite's name gives its label, which says where the test runs (tests/README.md):
+#   ...Threads...  threads  also under the thread sanitizer
+#   ...Slow...     slow     never under a sanitizer
+#   ...Timing...   timing   never under a sanitizer, and never beside another test
 function(moetune_test name)
-  cmake_parse_arguments(PARSE_ARGV 1 ARG "" "" "DEPS;LABELS")
+  cmake_parse_arguments(PARSE_ARGV 1 ARG "" "" "DEPS")
+  set(target ${name}_tests)
   file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*.cc)
-  add_executable(${name}_tests ${sources})
-  target_link_libraries(${name}_tests PRIVATE ${ARG_DEPS} moetune_options GTest::gtest GTest::gtest_main GTest::gmock)
-  target_include_directories(${name}_tests PRIVATE ${PROJECT_SOURCE_DIR}/tests)
-  gtest_discover_tests(${name}_tests TEST_PREFIX "${name}." DISCOVERY_TIMEOUT 60 PROPERTIES LABELS "${ARG_LABELS}")
+  add_executable(${target} ${sources})
+  target_link_libraries(${target} PRIVATE ${ARG_DEPS} moetune_options GTest::gtest GTest::gtest_main GTest::gmock)
+  target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR}/tests)
+
+  set(discover ${target} TEST_PREFIX "${name}." DISCOVERY_TIMEOUT 60)
+  gtest_discover_tests(${discover} TEST_FILTER "-*Threads*.*:*Slow*.*:*Timing*.*")
+  gtest_discover_tests(${discover} TEST_FILTER "*Threads*.*" PROPERTIES LABELS threads)
+  gtest_discover_tests(${discover} TEST_FILTER "*Slow*.*" PROPERTIES LABELS slow)
+  gtest_discover_tests(${discover} TEST_FILTER "*Timing*.*" PROPERTIES LABELS timing RUN_SERIAL ON)
+
+  foreach(source IN LISTS sources)
+    file(STRINGS ${source} threads_suites REGEX "^(TYPED_)?TEST.*Threads")
+    if(threads_suites)
+      add_dependencies(threads_tests ${target})
+    endif()
+  endforeach()
 endfunction()
