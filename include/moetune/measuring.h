@@ -1,0 +1,172 @@
+// What the tuner asks for while it measures: a device to time on, a workbench that makes data and knows what is right, an executor that runs
+// candidates (in this process or another), and a store for what was seen. Small interfaces, so that each can be replaced and faked.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "moetune/plan.h"
+#include "moetune/result.h"
+#include "moetune/runner.h"
+
+namespace moetune {
+
+// ---- Device -----------------------------------------------------------------------------------------------------------------------------
+
+/// Device memory. Released by the destructor.
+class DeviceBuffer {
+ public:
+  virtual ~DeviceBuffer() = default;
+  virtual void* data() const = 0;
+  virtual size_t bytes() const = 0;
+};
+
+/// The state a sample was taken in, as far as the device tells. Zero: unknown.
+struct DeviceState {
+  int clock_mhz = 0;
+  uint64_t throttle_reasons = 0;
+  int temperature_c = 0;
+  double power_w = 0;
+};
+
+/// A fixed sequence of calls made ready to be timed: a loop on CPU, an instantiated graph on GPU.
+class TimedSequence {
+ public:
+  virtual ~TimedSequence() = default;
+  /// Runs the sequence `repetitions` times and returns microseconds per call. kRun where a call fails; kMeasurement for a time <= 0.
+  virtual Result<double> sample_us(int repetitions) = 0;
+};
+
+/// One device, used by one thread at a time.
+class Device {
+ public:
+  using DeviceCall = std::function<Status(void* stream)>;
+
+  virtual ~Device() = default;
+  virtual const DeviceProperties& properties() const = 0;
+  /// 256-byte aligned. kOutOfMemory where it does not fit.
+  virtual Result<std::unique_ptr<DeviceBuffer>> allocate(size_t bytes) = 0;
+  virtual Status upload(void* device, const void* host, size_t bytes) = 0;
+  virtual Status download(void* host, const void* device, size_t bytes) = 0;
+  virtual Status fill(void* device, uint8_t byte, size_t bytes) = 0;
+  /// Runs one call to its end. Errors of the device come back here, sticky ones as kRun with the device's own words.
+  virtual Status run(const DeviceCall& call) = 0;
+  virtual Result<std::unique_ptr<TimedSequence>> record(std::vector<DeviceCall> calls) = 0;
+  virtual DeviceState state() = 0;
+  /// Bytes of the largest cache that weights could stay in between two calls.
+  virtual size_t last_level_cache_bytes() const = 0;
+  virtual size_t free_memory_bytes() = 0;
+};
+
+// ---- Workbench --------------------------------------------------------------------------------------------------------------------------
+
+/// What is measured: a bucket with its traffic. `sample` numbers routing samples; all candidates of a bucket see the same ones in the same order.
+struct Case {
+  int64_t tokens = 0;
+  std::string workload = "uniform";
+  uint64_t seed = 0;
+  bool operator==(const Case&) const = default;
+};
+
+/// How much of the problem is held in memory: everything, or as many chunks of weights as exceed three times the last-level cache, with the load
+/// per chunk kept as in the whole (fewer tokens over fewer experts).
+enum class Scale : uint8_t { kFull, kSubset };
+
+/// The least a device must do for one call.
+struct Work {
+  double bytes = 0;          ///< Read or written at least once, weights touched and activations.
+  double operations = 0;     ///< Multiplications and additions.
+  int64_t touched_chunks = 0;///< Experts with at least one token.
+};
+
+struct Verdict {
+  bool ok = true;
+  std::string reason;  ///< "row 17: not finite at column 3", ... Empty where ok.
+};
+
+/// The operator's side of tuning. Everything it makes follows from (problem, case, sample): a helper process makes the same bits.
+class Workbench {
+ public:
+  virtual ~Workbench() = default;
+  virtual const Problem& problem() const = 0;
+  /// Weights at a scale; the reference stays valid as long as the bench does.
+  virtual WeightSource& weights(Scale scale) = 0;
+  /// Inputs of one call in host memory, then outputs with null data, in the operator's order. Valid until the next call of this function.
+  virtual Result<Tensors> arguments(const Case& c, Scale scale, int sample) = 0;
+  /// How many of the arguments, counted from the end, are outputs.
+  virtual int outputs() const = 0;
+  /// Rows (positions in the outermost dimension of the outputs) that judge() wants to see.
+  virtual std::vector<int64_t> check_rows(const Case& c, Scale scale, int sample) = 0;
+  /// Judges the outputs of a call: `rows` as check_rows() gave them, `outputs` holding just those rows, one after the other.
+  virtual Verdict judge(const Case& c, Scale scale, int sample, std::span<const int64_t> rows, const Tensors& outputs) = 0;
+  virtual Work work(const Case& c, Scale scale, int sample) = 0;
+};
+
+// ---- Executor ---------------------------------------------------------------------------------------------------------------------------
+
+/// What came back from one checked run.
+struct CheckOutput {
+  Tensors outputs;                            ///< Only the rows asked for. Data points into `storage`.
+  std::vector<std::vector<std::byte>> storage;
+  std::string damage;                         ///< Guard band or input that was written to: "wrote past the end of output". Empty: none.
+  double compile_seconds = 0;
+};
+
+struct Sample {
+  double us = 0;
+  DeviceState state;
+};
+
+/// Where candidates run. Not thread-safe. Every method may fail with kDeadline or kInterrupted; a failure names the candidate and leaves the
+/// executor usable for the next one.
+class Executor {
+ public:
+  virtual ~Executor() = default;
+  /// Packs weights in each of these layouts of a runner at a scale, dropping what was packed before.
+  virtual Status load(std::span<const std::string> layouts, Scale scale) = 0;
+  /// Sets the bucket and its traffic: makes and places inputs for `samples` routing samples. Every candidate from now on sees these.
+  virtual Status select(const Case& c, int samples) = 0;
+  /// Compiles if need be, poisons outputs, runs once on routing sample `sample`, checks guards and inputs, brings rows back.
+  virtual Result<CheckOutput> check(const Candidate& candidate, int sample, std::span<const int64_t> rows) = 0;
+  /// One sample per entry of `order`, one after the other. Calls within a sample rotate over the routing samples, the same ones for every candidate.
+  /// `stage` >= 0 times that stage alone; < 0 the whole operator. `calls` per sample is the same for all candidates of a bucket.
+  virtual Result<std::vector<Sample>> measure(std::span<const Candidate* const> order, int stage, int calls) = 0;
+  /// Frees everything on the device.
+  virtual void unload() = 0;
+};
+
+// ---- MeasurementStore -------------------------------------------------------------------------------------------------------------------
+
+struct MeasurementRecord {
+  std::string problem;    ///< Problem::key()
+  std::string device;     ///< DeviceProperties::key()
+  Candidate candidate;
+  std::string layout;
+  Case what;
+  Scale scale = Scale::kFull;
+  int stage = -1;
+  TimeSummary time;       ///< samples == 0 where it was rejected before it was timed.
+  std::string rejected;   ///< Reason, or empty.
+  DeviceState state;      ///< Of the last sample.
+  std::string phase;      ///< "race", "confirm", "veto", "bench"
+  int64_t unix_ms = 0;
+};
+
+/// Keeps measurements. Implementations are thread-safe; put() is durable when it returns, as far as the store is.
+class MeasurementStore {
+ public:
+  virtual ~MeasurementStore() = default;
+  virtual Status put(const MeasurementRecord& record) = 0;
+  /// Everything known of a problem on a device, oldest first.
+  virtual Result<std::vector<MeasurementRecord>> find(const std::string& problem, const std::string& device) = 0;
+};
+
+/// A store that lives as long as the process.
+std::unique_ptr<MeasurementStore> make_memory_store();
+
+}  // namespace moetune

@@ -1,0 +1,13 @@
+// Everything. docs/ has the guide; examples/ has programs.
+#pragma once
+
+#include "moetune/autotuner.h"
+#include "moetune/fused_moe.h"
+#include "moetune/measuring.h"
+#include "moetune/moe_spec.h"
+#include "moetune/plan.h"
+#include "moetune/profile.h"
+#include "moetune/result.h"
+#include "moetune/runner.h"
+#include "moetune/tactic.h"
+#include "moetune/tensor.h"
