@@ -10,7 +10,8 @@ import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 
-# For each folder of src/, the folders it may include besides itself. `cli` puts the parts together.
+# For each folder of src/, the folders it may include besides itself. `engine` and `cli` put the parts together.
+PARTS = {"base", "tuner", "journal", "worker", "dist", "report", "ops", "exchange", "cpu", "cuda", "model"}
 MAY_INCLUDE = {
     "base": set(),
     "tuner": {"base"},
@@ -23,7 +24,8 @@ MAY_INCLUDE = {
     "cpu": {"base", "tuner", "ops"},
     "cuda": {"base", "tuner", "ops"},
     "model": {"base", "tuner", "ops"},
-    "cli": {"base", "tuner", "journal", "worker", "dist", "report", "ops", "exchange", "cpu", "cuda", "model"},
+    "engine": PARTS,
+    "cli": PARTS | {"engine"},
 }
 
 # The folder that defines what a public header declares. A header counts as that folder for the order above, so that
@@ -38,6 +40,8 @@ PUBLIC_HEADER_HOME = {
     "measuring.h": "tuner",
     "autotuner.h": "tuner",
     "moe_spec.h": "ops",
+    "fused_moe.h": "engine",
+    "moetune.h": "engine",
 }
 
 # Third-party headers, by how their include begins, and the folders that may use them. Others may be used nowhere.
