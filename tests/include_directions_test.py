@@ -135,6 +135,11 @@ def check_public_header(root, path):
     return problems
 
 
+def check_example(root, path):
+    return [f"{path.relative_to(root)}: an example shows the public library: not {target}"
+            for quoted, target in includes(path) if quoted and not target.startswith("moetune/")]
+
+
 def check_cmake(root, path, folder):
     where = path.relative_to(root)
     text = re.sub(r"#[^\n]*", "", path.read_text())
@@ -159,6 +164,8 @@ def check_tree(root):
                 problems += check_cmake(root, path, folder.name)
     for path in sorted((root / "include/moetune").rglob("*.h")):
         problems += check_public_header(root, path)
+    for path in sorted((root / "examples").rglob("*.cc")):
+        problems += check_example(root, path)
     return problems
 
 
@@ -183,6 +190,7 @@ class MadeUpTree(unittest.TestCase):
         "src/tuner/race.h": "// Not an include: #include \"cpu/pack.h\"\n",
         "src/cpu/pack.h": "#include <immintrin.h>\n",
         "src/cpu/CMakeLists.txt": "moetune_library(cpu DEPS moetune::ops)\n",
+        "examples/01_own.cc": '#include <vector>\n#include "moetune/result.h"\n',
         "src/cli/main.cc": '#include "cpu/pack.h"\n#include <CLI/CLI.hpp>\n',
     }
 
@@ -228,6 +236,9 @@ class MadeUpTree(unittest.TestCase):
         self.assert_caught("src/base/CMakeLists.txt", "moetune_library(base DEPS moetune::tuner)\n", "must not link")
         self.assert_caught("src/tuner/CMakeLists.txt", "target_link_libraries(moetune_tuner PUBLIC moetune_cpu)\n",
                            "must not link")
+
+    def test_an_example_that_needs_more_than_the_public_library_is_caught(self):
+        self.assert_caught("examples/01_own.cc", '#include "base/json.h"\n', "public library")
 
     def test_an_include_that_does_not_start_at_the_root_is_caught(self):
         self.assert_caught("src/tuner/race.cc", '#include "race.h"\n', "from the root of src/")
