@@ -7,8 +7,8 @@
 //
 // or, for one's own operator, in the manner of other tuners:
 //
-//   { autotune scope(tuner); tuner.choose_one("axpy", runners, config, arguments); }   // tunes what it meets
-//   Choice choice = tuner.choose_one("axpy", runners, config, arguments);              // looks up
+//   { autotune scope(tuner); tuner.choose_one("axpy", runners, config, arguments); }   // tunes
+//   what it meets Choice choice = tuner.choose_one("axpy", runners, config, arguments); // looks up
 #pragma once
 
 #include <array>
@@ -30,56 +30,75 @@
 
 namespace moetune {
 
-/// Every constant of racing and deciding, with its reason (docs/measurement.md). Change one and show what it does to regret and tuning time.
+/// Every constant of racing and deciding, with its reason (docs/measurement.md). Change one and
+/// show what it does to regret and tuning time.
 struct MeasurementPolicy {
-  double min_sample_us = 200;          ///< A sample is as many calls as fill this: the steady clock and the scheduler need it.
+  double min_sample_us =
+      200;  ///< A sample is as many calls as fill this: the steady clock and the scheduler need it.
   int max_calls_per_sample = 64;
-  int routing_samples = 8;             ///< Distinct routings a bucket is measured on.
-  double drop_after_1 = 3.0;           ///< Out after 1 sample when slower than this times the best.
-  double drop_after_3 = 1.5;           ///< Out after 3 when the minimum exceeds this times the best median.
-  double drop_after_10 = 1.15;         ///< Out after 10 when the median exceeds this times the best median.
-  int finalists = 8;                   ///< At most this many go on after 10.
-  int max_race_samples = 30;           ///< Per candidate: further samples no longer change the order.
-  int min_confirm_rounds = 10;         ///< ABBA rounds before an interval means anything.
+  int routing_samples = 8;    ///< Distinct routings a bucket is measured on.
+  double drop_after_1 = 3.0;  ///< Out after 1 sample when slower than this times the best.
+  double drop_after_3 = 1.5;  ///< Out after 3 when the minimum exceeds this times the best median.
+  double drop_after_10 =
+      1.15;                   ///< Out after 10 when the median exceeds this times the best median.
+  int finalists = 8;          ///< At most this many go on after 10.
+  int max_race_samples = 30;  ///< Per candidate: further samples no longer change the order.
+  int min_confirm_rounds = 10;  ///< ABBA rounds before an interval means anything.
   int max_confirm_rounds = 200;
-  double min_gain = 0.01;              ///< A gain under 1 % does not pay for being different.
-  double tie = 0.005;                  ///< Medians within this are a tie: incumbent, then fewer resources, then lower text.
-  double veto_loss = 0.02;             ///< A winner on the tuning workload may not lose more than this on a veto workload.
-  double confirm_share = 0.4;          ///< Of a bucket's budget, kept back for confirmation, veto and interval ends.
-  double throttle_ratio = 0.92;        ///< A round whose clock is under this times the run's median is dropped for all.
+  double min_gain = 0.01;  ///< A gain under 1 % does not pay for being different.
+  double tie =
+      0.005;  ///< Medians within this are a tie: incumbent, then fewer resources, then lower text.
+  double veto_loss =
+      0.02;  ///< A winner on the tuning workload may not lose more than this on a veto workload.
+  double confirm_share =
+      0.4;  ///< Of a bucket's budget, kept back for confirmation, veto and interval ends.
+  double throttle_ratio =
+      0.92;  ///< A round whose clock is under this times the run's median is dropped for all.
 };
 
 /// What happens while tuning, for progress lines and tests. Called on the tuning thread.
 struct TuneProgress {
-  std::string phase;         ///< "pack", "check", "race", "confirm", "veto", "refine", "done"
-  int64_t tokens = 0;        ///< Bucket at work, 0 outside of one.
+  std::string phase;   ///< "pack", "check", "race", "confirm", "veto", "refine", "done"
+  int64_t tokens = 0;  ///< Bucket at work, 0 outside of one.
   int buckets_done = 0;
   int buckets = 0;
   int candidates_left = 0;
   int measurements = 0;
   double elapsed_s = 0;
-  double eta_s = 0;          ///< Until the end, as it looks now.
+  double eta_s = 0;  ///< Until the end, as it looks now.
+};
+
+/// The most a device can do, by its data sheet: what would need less time than this allows was not measured but mismeasured. 0: not known.
+struct DevicePeak {
+  double bytes_per_s = 0;
+  double operations_per_s = 0;
 };
 
 /// One problem to tune. Everything referenced must outlive the call.
 struct TuneRequest {
   Problem problem;
-  std::span<TunableRunner* const> runners;   ///< Candidate 0 is the first runner's default.
+  std::span<TunableRunner* const> runners;  ///< Candidate 0 is the first runner's default.
   Buckets buckets;
   std::string workload = "uniform";
-  std::vector<std::string> veto_workloads;   ///< {"zipf:1.2"} by default for fused_moe.
+  std::vector<std::string> veto_workloads;  ///< {"zipf:1.2"} by default for fused_moe.
   double budget_s = 60;
   uint64_t seed = 0;
-  std::map<int64_t, double> weights;         ///< Importance per bucket; empty: all equal. Matters where layouts compete.
+  std::map<int64_t, double>
+      weights;  ///< Importance per bucket; empty: all equal. Matters where layouts compete.
   MeasurementPolicy policy;
+
+  DeviceProperties device;                   ///< Of `executor`'s device. AutoTuner fills it in where it is empty.
+  DevicePeak peak;
+  std::function<double()> now_s;             ///< Seconds on any steady clock; empty: std::chrono::steady_clock.
 
   Workbench* bench = nullptr;
   Executor* executor = nullptr;
-  Workbench* exact_bench = nullptr;          ///< Winners must be right bit for bit here too; null: not checked.
+  Workbench* exact_bench =
+      nullptr;  ///< Winners must be right bit for bit here too; null: not checked.
   Executor* exact_executor = nullptr;
-  MeasurementStore* store = nullptr;         ///< null: the tuner's own, in memory.
+  MeasurementStore* store = nullptr;  ///< null: the tuner's own, in memory.
   std::function<void(const TuneProgress&)> progress;
-  std::stop_token stop;                      ///< Ctrl-C: ends with what is known so far.
+  std::stop_token stop;  ///< Ctrl-C: ends with what is known so far.
 };
 
 struct Rejection {
@@ -91,17 +110,20 @@ struct Rejection {
 struct TuneReport {
   Plan plan;
   std::vector<Rejection> rejected;
-  int measurements = 0;      ///< Samples taken.
-  int dropped_rounds = 0;    ///< For throttling.
+  std::vector<std::string> warnings;         ///< What went wrong beside candidates: a store that cannot write, a bucket that does not fit.
+  int measurements = 0;    ///< Samples taken.
+  int dropped_rounds = 0;  ///< For throttling.
   double seconds = 0;
-  bool interrupted = false;  ///< Stopped early; the plan is valid and holds the best so far.
-  bool out_of_budget = false;///< Some buckets never got to a confirmation.
+  bool interrupted = false;    ///< Stopped early; the plan is valid and holds the best so far.
+  bool out_of_budget = false;  ///< Some buckets never got to a confirmation.
 };
 
 struct Lookup {
-  const Decision* decision = nullptr;  ///< null with kDefault and kStale: run the runner's default. Valid as long as the tuner.
+  const Decision* decision = nullptr;  ///< null with kDefault and kStale: run the runner's default.
+                                       ///< Valid as long as the tuner.
   Provenance provenance = Provenance::kDefault;
-  const char* reason = "";             ///< Static text: "nothing known of this problem", "results are switched off", ...
+  const char* reason =
+      "";  ///< Static text: "nothing known of this problem", "results are switched off", ...
 };
 
 struct AutoTunerStatistics {
@@ -128,8 +150,8 @@ class PlanHandle {
 
 struct Choice {
   TunableRunner* runner = nullptr;
-  const Candidate* candidate = nullptr;     ///< Valid as long as the tuner.
-  Executable* executable = nullptr;         ///< Compiled; owned by the tuner.
+  const Candidate* candidate = nullptr;  ///< Valid as long as the tuner.
+  Executable* executable = nullptr;      ///< Compiled; owned by the tuner.
   Provenance provenance = Provenance::kDefault;
 };
 
@@ -143,31 +165,38 @@ class AutoTuner {
 
   const DeviceProperties& device() const;
 
-  /// Measures and decides, publishes the plan, returns it with everything that was seen. Keeps to the budget (never more than one sample over it).
-  /// Fails only where there is no valid default to fall back to, or an argument makes no sense.
+  /// Measures and decides, publishes the plan, returns it with everything that was seen. Keeps to
+  /// the budget (never more than one sample over it). Fails only where there is no valid default to
+  /// fall back to, or an argument makes no sense.
   Result<TuneReport> tune(const TuneRequest& request);
 
-  /// Sources in order: tuned here, kUser, kShipped. What no longer fits is dropped with its reason (returned, one text each).
+  /// Sources in order: tuned here, kUser, kShipped. What no longer fits is dropped with its reason
+  /// (returned, one text each).
   enum class Source : uint8_t { kUser, kShipped };
   Result<std::vector<std::string>> load(const TunedConfiguration& configuration, Source source);
-  /// Checks loaded decisions for a problem against today's runners: those not in their space are dropped with the reason, another runner version makes
-  /// them stale. Called by whoever makes runners for a problem, before the first look-up counts.
-  std::vector<std::string> validate(const Problem& problem, std::span<TunableRunner* const> runners);
+  /// Checks loaded decisions for a problem against today's runners: those not in their space are
+  /// dropped with the reason, another runner version makes them stale. Called by whoever makes
+  /// runners for a problem, before the first look-up counts.
+  std::vector<std::string> validate(const Problem& problem,
+                                    std::span<TunableRunner* const> runners);
 
   /// The handle of a problem, known or not: a plan published later appears in it.
   PlanHandle handle(const Problem& problem);
   /// All plans in force.
   TunedConfiguration configuration() const;
 
-  /// Turns every result off (true) or on again, at once, for all threads. Starts as MOETUNE_DEFAULT says.
+  /// Turns every result off (true) or on again, at once, for all threads. Starts as MOETUNE_DEFAULT
+  /// says.
   void use_defaults(bool on);
   AutoTunerStatistics statistics() const;
   void reset_statistics();
 
-  /// The best runner and candidate for a call. Inside of an autotune scope, tunes what is not known yet (in this process, on `device`, comparing outputs with the default's);
-  /// outside, only looks up. Falls back to the first runner's default, whose failure is the only error.
-  /// A known shape costs no allocation.
-  Result<Choice> choose_one(std::string_view op, std::span<TunableRunner* const> runners, const TuningConfig& config, const Tensors& arguments, Device& device);
+  /// The best runner and candidate for a call. Inside of an autotune scope, tunes what is not known
+  /// yet (in this process, on `device`, comparing outputs with the default's); outside, only looks
+  /// up. Falls back to the first runner's default, whose failure is the only error. A known shape
+  /// costs no allocation.
+  Result<Choice> choose_one(std::string_view op, std::span<TunableRunner* const> runners,
+                            const TuningConfig& config, const Tensors& arguments, Device& device);
 
  private:
   friend class autotune;
@@ -176,12 +205,13 @@ class AutoTuner {
   std::unique_ptr<State> state_;
 };
 
-/// While it lives, choose_one() on this thread tunes unknown shapes with these options. Scopes nest: the inner one's options hold until it ends, however it ends.
+/// While it lives, choose_one() on this thread tunes unknown shapes with these options. Scopes
+/// nest: the inner one's options hold until it ends, however it ends.
 class autotune {  // NOLINT: the name users of such tuners know
  public:
   struct Options {
-    double budget_s = 5;                ///< Per problem.
-    std::set<std::string> skip_ops;     ///< Never tuned and never remembered.
+    double budget_s = 5;             ///< Per problem.
+    std::set<std::string> skip_ops;  ///< Never tuned and never remembered.
     MeasurementPolicy policy;
   };
   explicit autotune(AutoTuner& tuner);
@@ -196,7 +226,8 @@ class autotune {  // NOLINT: the name users of such tuners know
   Options options_;
 };
 
-/// Where tuned configurations are kept: $MOETUNE_CONFIG, else $XDG_CACHE_HOME/moetune/tuned-<device>.json (~/.cache where unset).
+/// Where tuned configurations are kept: $MOETUNE_CONFIG, else
+/// $XDG_CACHE_HOME/moetune/tuned-<device>.json (~/.cache where unset).
 std::string get_config_path(const DeviceProperties& device);
 
 }  // namespace moetune

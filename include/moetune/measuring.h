@@ -122,18 +122,27 @@ struct Sample {
   DeviceState state;
 };
 
+/// One way of one runner to hold the weights. Two runners' layouts are never the same, whatever their names.
+struct WeightLayout {
+  std::string runner;
+  std::string layout;
+  bool operator==(const WeightLayout&) const = default;
+};
+
 /// Where candidates run. Not thread-safe. Every method may fail with kDeadline or kInterrupted; a failure names the candidate and leaves the
 /// executor usable for the next one.
 class Executor {
  public:
   virtual ~Executor() = default;
-  /// Packs weights in each of these layouts of a runner at a scale, dropping what was packed before.
-  virtual Status load(std::span<const std::string> layouts, Scale scale) = 0;
-  /// Sets the bucket and its traffic: makes and places inputs for `samples` routing samples. Every candidate from now on sees these.
+  /// Packs the weights in each of these layouts at a scale, dropping first what was packed and selected before.
+  virtual Status load(std::span<const WeightLayout> layouts, Scale scale) = 0;
+  /// Sets the bucket and its traffic at the loaded scale: makes and places inputs for `samples` routing samples. Every candidate from now on
+  /// sees these.
   virtual Status select(const Case& c, int samples) = 0;
   /// Compiles if need be, poisons outputs, runs once on routing sample `sample`, checks guards and inputs, brings rows back.
   virtual Result<CheckOutput> check(const Candidate& candidate, int sample, std::span<const int64_t> rows) = 0;
-  /// One sample per entry of `order`, one after the other. Calls within a sample rotate over the routing samples, the same ones for every candidate.
+  /// One sample per entry of `order`, one after the other. Every sample makes the same calls: call i is on routing sample i modulo the number
+  /// selected, so that no candidate meets other traffic than its rivals.
   /// `stage` >= 0 times that stage alone; < 0 the whole operator. `calls` per sample is the same for all candidates of a bucket.
   virtual Result<std::vector<Sample>> measure(std::span<const Candidate* const> order, int stage, int calls) = 0;
   /// Frees everything on the device.
@@ -142,6 +151,20 @@ class Executor {
 
 // ---- MeasurementStore -------------------------------------------------------------------------------------------------------------------
 
+/// A candidate against another one (the default, as a rule), in the same rounds.
+struct Comparison {
+  std::string against;     ///< Candidate text of the other one.
+  int against_version = 0; ///< Its runner's version.
+  TimeSummary against_time;
+  double speedup = 1;      ///< Paired: its time over the candidate's.
+  double low = 1;          ///< The interval of the speedup (docs/measurement.md).
+  double high = 1;
+  int rounds = 0;
+  std::string outcome;     ///< "better", "not_better", "no_loss", "loss"; "unresolved" where time or rounds ran out.
+};
+
+/// One candidate in one place. A later record of the same candidate, version, case, scale, stage and phase replaces an earlier one: a race
+/// puts its summary down again as samples come in.
 struct MeasurementRecord {
   std::string problem;    ///< Problem::key()
   std::string device;     ///< DeviceProperties::key()
@@ -153,7 +176,8 @@ struct MeasurementRecord {
   TimeSummary time;       ///< samples == 0 where it was rejected before it was timed.
   std::string rejected;   ///< Reason, or empty.
   DeviceState state;      ///< Of the last sample.
-  std::string phase;      ///< "race", "confirm", "veto", "bench"
+  std::string phase;      ///< "check", "race", "confirm", "veto", "interval", "verify", "exact", "bench"
+  std::optional<Comparison> versus;  ///< With "confirm", "veto" and "interval".
   int64_t unix_ms = 0;
 };
 
@@ -168,5 +192,9 @@ class MeasurementStore {
 
 /// A store that lives as long as the process.
 std::unique_ptr<MeasurementStore> make_memory_store();
+
+/// Runs candidates in this process, on this device: for runners that are trusted not to crash. Everything referenced must outlive it. What a
+/// runner throws comes back as an error that names the candidate.
+std::unique_ptr<Executor> make_in_process_executor(Device& device, Workbench& bench, std::vector<TunableRunner*> runners);
 
 }  // namespace moetune
