@@ -1,0 +1,85 @@
+// Owners of what the driver hands out. Each releases in its destructor, can be moved, and is used by one thread at a
+// time; a context must be current on the thread (Context::make_current) for everything else.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "cuda/driver.h"
+#include "cuda/planner.h"
+#include "moetune/result.h"
+
+namespace moetune::cuda {
+
+/// The primary context of a device: the one that the CUDA runtime, PyTorch and others use too. Shared by everything
+/// that was made in it, and released with the last of them.
+class Context {
+ public:
+  /// kInvalidArgument for an ordinal that is not there; kRun, kOutOfMemory in the driver's words.
+  static Result<std::shared_ptr<const Context>> open(int ordinal);
+  ~Context();
+  Context(const Context&) = delete;
+  Context& operator=(const Context&) = delete;
+
+  const Driver& driver() const { return driver_; }
+  CUdevice device() const { return device_; }
+  Architecture architecture() const;
+  /// An attribute of the device (kDevice...); 0 where the driver does not know it.
+  int attribute(int id) const;
+  std::string name() const;
+  /// What the device itself reports, where known_limits() may not know the architecture yet.
+  ArchitectureLimits limits() const;
+  /// Makes this the calling thread's context.
+  Status make_current() const;
+
+ private:
+  Context(const Driver& driver, CUdevice device, CUcontext handle)
+      : driver_(driver), device_(device), handle_(handle) {}
+  const Driver& driver_;
+  CUdevice device_;
+  CUcontext handle_;
+};
+using ContextPtr = std::shared_ptr<const Context>;
+
+/// Owns a handle of the driver and the context it lives in.
+template <typename Handle, CUresult (*Driver::*destroy)(Handle)>
+class Owned {
+ public:
+  Owned() = default;
+  Owned(ContextPtr context, Handle handle) : context_(std::move(context)), handle_(handle) {}
+  Owned(Owned&& other) noexcept
+      : context_(std::move(other.context_)), handle_(std::exchange(other.handle_, {})) {}
+  Owned& operator=(Owned&& other) noexcept {
+    std::swap(context_, other.context_);
+    std::swap(handle_, other.handle_);
+    return *this;
+  }
+  ~Owned() {
+    // A failure here was reported by the call that caused it: errors of a dead context are the same for every handle.
+    if (handle_ && context_->make_current().ok()) (context_->driver().*destroy)(handle_);
+  }
+
+  Handle get() const { return handle_; }
+  explicit operator bool() const { return handle_ != Handle{}; }
+  const ContextPtr& context() const { return context_; }
+
+ private:
+  ContextPtr context_;
+  Handle handle_{};
+};
+
+using Stream = Owned<CUstream, &Driver::cuStreamDestroy>;
+using Event = Owned<CUevent, &Driver::cuEventDestroy>;
+using Memory = Owned<CUdeviceptr, &Driver::cuMemFree>;
+using Graph = Owned<CUgraph, &Driver::cuGraphDestroy>;
+using GraphExec = Owned<CUgraphExec, &Driver::cuGraphExecDestroy>;
+
+/// Does not wait for the legacy default stream, nor that for it.
+Result<Stream> make_stream(const ContextPtr& context);
+Result<Event> make_event(const ContextPtr& context);
+/// At least 256-byte aligned; 0 bytes give a null Memory. kOutOfMemory states what was asked for and what is free.
+Result<Memory> allocate_memory(const ContextPtr& context, size_t bytes);
+
+}  // namespace moetune::cuda
