@@ -1,4 +1,5 @@
-// What tuning leaves behind: decisions with their evidence, plans that cover every number of tokens, and the file that carries them.
+// What tuning leaves behind: decisions with their evidence, plans that cover every number of
+// tokens, and the file that carries them.
 #pragma once
 
 #include <cstdint>
@@ -12,15 +13,27 @@
 
 namespace moetune {
 
-/// A device as plans know it. Matching goes by `identity` (compute capability or instruction sets, multiprocessors or cores, memory), not by name.
+/// A device as plans know it. Matching goes by `identity` (compute capability or instruction sets,
+/// multiprocessors or cores, memory), not by name.
 struct DeviceProperties {
-  std::string kind;                             ///< "cpu" or "cuda".
-  std::string name;                             ///< Marketing name, for people.
-  std::map<std::string, std::string> identity;  ///< {"isa", "avx2"}, {"cores", "2"}, {"sm", "90"}, ...
-  std::map<std::string, std::string> toolchain; ///< Driver, CUDA, compiler: recorded and reported, never matched.
+  std::string kind;  ///< "cpu" or "cuda".
+  std::string name;  ///< Marketing name, for people.
+  /// {"isa", "avx2"}, {"cores", "2"}, {"sm", "90"}, ...
+  std::map<std::string, std::string> identity;
+  /// Driver, CUDA, compiler: recorded and reported, never matched.
+  std::map<std::string, std::string> toolchain;
 
   /// "cpu cores=2 isa=avx2 ...": what a plan is found by.
   std::string key() const;
+  /// Each property of the identity that differs: "cores: 2 here, 8 there". `other` is "there".
+  std::vector<std::string> differences(const DeviceProperties& other) const;
+  /// The same for the toolchain.
+  std::vector<std::string> toolchain_differences(const DeviceProperties& other) const;
+  /// Whether the other device runs the same kernels (kind and instruction set agree) though its
+  /// sizes differ: its plans are worth a try where there is nothing better, as kNearest.
+  bool is_sibling(const DeviceProperties& other) const;
+
+  bool operator==(const DeviceProperties&) const = default;
 };
 
 /// Microseconds over the samples of one candidate.
@@ -35,18 +48,21 @@ struct TimeSummary {
 
 /// Why a decision is what it is.
 struct Evidence {
-  TimeSummary chosen;       ///< Fresh samples of the confirmation, whole operator. For an unresolved bucket, of the challenger that did not win.
-  TimeSummary fallback;     ///< The default's, from the same rounds.
-  double speedup = 1;       ///< Median over rounds of default / chosen, paired.
-  double speedup_low = 1;   ///< Its 95 % interval.
+  TimeSummary chosen;      ///< Fresh samples of the confirmation, whole operator. For an unresolved
+                           ///< bucket, of the challenger that did not win.
+  TimeSummary fallback;    ///< The default's, from the same rounds.
+  double speedup = 1;      ///< Median over rounds of default / chosen, paired.
+  double speedup_low = 1;  ///< Its 95 % interval.
   double speedup_high = 1;
-  bool resolved = false;    ///< The default was shown to be best or to be beaten; false: not enough evidence, the default stays.
-  std::string workload;     ///< Routing the confirmation used.
-  std::string note;         ///< For people: "vetoed on zipf:1.2: 0.94x", "budget spent", ...
-  int candidates = 0;       ///< Tried in this bucket.
-  int rejected = 0;         ///< Of those, failed to compile, run, or be right.
-  std::string date;         ///< UTC, ISO 8601.
-  std::string challenger;   ///< Candidate text of what was confirmed against the default and lost or stayed unresolved; empty otherwise.
+  bool resolved = false;   ///< The default was shown to be best or to be beaten; false: not enough
+                           ///< evidence, the default stays.
+  std::string workload;    ///< Routing the confirmation used.
+  std::string note;        ///< For people: "vetoed on zipf:1.2: 0.94x", "budget spent", ...
+  int candidates = 0;      ///< Tried in this bucket.
+  int rejected = 0;        ///< Of those, failed to compile, run, or be right.
+  std::string date;        ///< UTC, ISO 8601.
+  std::string challenger;  ///< Candidate text of what was confirmed against the default and lost or
+                           ///< stayed unresolved; empty otherwise.
   bool operator==(const Evidence&) const = default;
 };
 
@@ -58,15 +74,18 @@ struct Decision {
   Candidate candidate;
   bool is_default = true;
   Evidence evidence;
-  std::string extra_json;  ///< Fields of a file that this version does not know, kept for the next save. "" or a JSON object.
+  /// What a file said that this version does not know, kept for the next save. "" or a JSON object
+  /// in the shape of the file's.
+  std::string extra_json;
   bool operator==(const Decision&) const = default;
 };
 
-/// What runs one layer: one weight layout, and decisions that cover [1, max_tokens] without gap or overlap, sorted. Above max_tokens the
-/// last decision holds where its candidate allows that, else the default.
+/// What runs one layer: one weight layout, and decisions that cover [1, max_tokens] without gap or
+/// overlap, sorted. Above max_tokens nothing was measured and executables were not compiled: the
+/// default runs.
 struct Plan {
   Problem problem;
-  std::string runner;      ///< Whose layout it is.
+  std::string runner;  ///< Whose layout it is.
   std::string layout;
   int64_t max_tokens = 0;
   std::vector<Decision> decisions;
@@ -91,12 +110,18 @@ struct TunedConfiguration {
 
   /// JSON text, indented, keys in a fixed order: two saves of the same state are identical bytes.
   std::string to_json() const;
-  /// kParse (naming where: "plans[3].decisions[0].from: ...") or kUnsupported (a newer format). Unknown fields are kept. `origin` is for messages.
+  /// kParse (naming where: "plans[3].decisions[0].from: ...") or kUnsupported (a newer format).
+  /// Unknown fields are kept, at every level. `origin` is for messages.
   static Result<TunedConfiguration> from_json(const std::string& text, const std::string& origin);
 
+  /// from_json() of a file; kNotFound and kIo with the system's reason.
   static Result<TunedConfiguration> load(const std::string& path);
-  /// Takes a lock beside the file, reads what is there now, merges this one's plans over it and replaces the file atomically: concurrent writers lose
-  /// nothing, a kill leaves the old or the new file. kInvalidArgument where the file there is for another device: it is left alone.
+  /// Takes a lock beside the file (<path>.lock, which stays), reads what is there now, merges this
+  /// one's plans over it and replaces the file atomically: concurrent writers lose nothing, a kill
+  /// leaves the old or the new file. Makes missing folders, for their owner only.
+  /// A file that is for another device (kInvalidArgument, naming what differs), of a newer format
+  /// (kUnsupported) or no tuned configuration at all (kParse) is left alone; an empty one is
+  /// replaced.
   Status save_merged(const std::string& path) const;
 };
 

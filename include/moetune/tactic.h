@@ -1,10 +1,11 @@
-// Tactics and the spaces they come from. A tactic is a point in a runner's space, known by the names and values of its
-// parameters and never by an index, so that it keeps its meaning when the space grows, is reordered, or is read by another
-// process a year later.
+// Tactics and the spaces they come from. A tactic is a point in a runner's space, known by the
+// names and values of its parameters and never by an index, so that it keeps its meaning when the
+// space grows, is reordered, or is read by another process a year later.
 #pragma once
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -18,9 +19,12 @@ namespace moetune {
 /// A parameter's value: a number or a word.
 using ParameterValue = std::variant<int64_t, std::string>;
 
+/// "64" or "row_major". A word that is not made of letters, digits and "_-.:/+", or that could be
+/// read as a number, comes in single quotes, so that different values have different texts.
 std::string to_string(const ParameterValue& value);
 
-/// One point in a space: parameter names and values, in the order of the space. A value type; thread-compatible.
+/// One point in a space: parameter names and values, in the order of the space. A value type;
+/// thread-compatible.
 class Tactic {
  public:
   using Parameters = std::vector<std::pair<std::string, ParameterValue>>;
@@ -52,13 +56,15 @@ struct Parameter {
   std::string meaning;                 ///< One line for `explain` and the docs.
 };
 
-/// A rule that excludes points. `excludes` returns the reason, or an empty string where the point is allowed.
+/// A rule that excludes points. `excludes` returns the reason, or an empty string where the point
+/// is allowed.
 struct SpaceRule {
   std::string name;
   std::function<std::string(const Tactic&, int64_t tokens)> excludes;
 };
 
-/// The product of some parameters' values, less what rules exclude. Immutable once built; safe to share between threads.
+/// The product of some parameters' values, less what rules exclude. Immutable once built; safe to
+/// share between threads.
 class Space {
  public:
   Space() = default;
@@ -66,13 +72,19 @@ class Space {
       : parameters_(std::move(parameters)), rules_(std::move(rules)) {}
 
   const std::vector<Parameter>& parameters() const { return parameters_; }
-  /// Points of the whole product, excluded ones counted.
+  /// Points of the whole product, excluded ones counted; at most 2^63 - 1.
   int64_t product_size() const;
-  /// The point with that number in the product, 0 <= index < product_size(); the last parameter varies fastest.
+  /// The point with that number in the product, 0 <= index < product_size(); the last parameter
+  /// varies fastest.
   Tactic point(int64_t index) const;
-  /// Why a point may not be used at this number of tokens: a parameter that is missing, unknown, or has a value the space does not
-  /// list, or the first rule that excludes it ("rule: reason"). Empty where it may be used.
+  /// Why a point may not be used at this number of tokens: a parameter that is missing, unknown, or
+  /// has a value the space does not list, or the first rule that excludes it ("rule: reason").
+  /// Empty where it may be used.
   std::string why_excluded(const Tactic& tactic, int64_t tokens) const;
+  /// The tactic with its parameters in the order of this space; nothing where it has others than
+  /// the space or lists values that the space does not have. For tactics from files: their space
+  /// may have been reordered since.
+  std::optional<Tactic> in_order(const Tactic& tactic) const;
   /// Every allowed point at this number of tokens, in product order.
   std::vector<Tactic> points(int64_t tokens) const;
 
@@ -81,7 +93,8 @@ class Space {
   std::vector<SpaceRule> rules_;
 };
 
-/// What a runner can be told to do at some number of tokens: a scheme and a tactic for each of its stages.
+/// What a runner can be told to do at some number of tokens: a scheme and a tactic for each of its
+/// stages.
 struct Candidate {
   struct Stage {
     std::string name;
@@ -94,7 +107,8 @@ struct Candidate {
   std::string scheme;
   std::vector<Stage> stages;
 
-  /// "cpu.packed/separate gemm1{...} gemm2{...}". Equal texts mean the same candidate of the same runner; the version is not in it.
+  /// "cpu.packed/separate gemm1{...} gemm2{...}". Equal texts mean the same candidate of the same
+  /// runner; the version is not in it.
   std::string text() const;
   bool operator==(const Candidate&) const = default;
 };

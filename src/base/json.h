@@ -64,6 +64,7 @@ class JsonReader {
   const Error& error() const { return **error_; }
 
   void required(const char* name, int64_t& value) { read(name, value, true); }
+  void required(const char* name, bool& value) { read(name, value, true); }
   void required(const char* name, std::string& value) { read(name, value, true); }
   void optional(const char* name, int& value) { read(name, value, false); }
   void optional(const char* name, int64_t& value) { read(name, value, false); }
