@@ -15,11 +15,13 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <set>
 #include <span>
 #include <stop_token>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "moetune/measuring.h"
@@ -68,7 +70,8 @@ struct TuneProgress {
   double eta_s = 0;  ///< Until the end, as it looks now.
 };
 
-/// The most a device can do, by its data sheet: what would need less time than this allows was not measured but mismeasured. 0: not known.
+/// The most a device can do, by its data sheet: what would need less time than this allows was not
+/// measured but mismeasured. 0: not known.
 struct DevicePeak {
   double bytes_per_s = 0;
   double operations_per_s = 0;
@@ -87,9 +90,10 @@ struct TuneRequest {
       weights;  ///< Importance per bucket; empty: all equal. Matters where layouts compete.
   MeasurementPolicy policy;
 
-  DeviceProperties device;                   ///< Of `executor`'s device. AutoTuner fills it in where it is empty.
+  DeviceProperties device;  ///< Of `executor`'s device. AutoTuner fills it in where it is empty.
   DevicePeak peak;
-  std::function<double()> now_s;             ///< Seconds on any steady clock; empty: std::chrono::steady_clock.
+  std::function<double()>
+      now_s;  ///< Seconds on any steady clock; empty: std::chrono::steady_clock.
 
   Workbench* bench = nullptr;
   Executor* executor = nullptr;
@@ -110,20 +114,21 @@ struct Rejection {
 struct TuneReport {
   Plan plan;
   std::vector<Rejection> rejected;
-  std::vector<std::string> warnings;         ///< What went wrong beside candidates: a store that cannot write, a bucket that does not fit.
-  int measurements = 0;    ///< Samples taken.
-  int dropped_rounds = 0;  ///< For throttling.
+  std::vector<std::string> warnings;  ///< What went wrong beside candidates: a store that cannot
+                                      ///< write, a bucket that does not fit.
+  int measurements = 0;               ///< Samples taken.
+  int dropped_rounds = 0;             ///< For throttling.
   double seconds = 0;
   bool interrupted = false;    ///< Stopped early; the plan is valid and holds the best so far.
   bool out_of_budget = false;  ///< Some buckets never got to a confirmation.
 };
 
 struct Lookup {
-  const Decision* decision = nullptr;  ///< null with kDefault and kStale: run the runner's default.
-                                       ///< Valid as long as the tuner.
+  /// Null with kDefault and kStale: run the runner's default. Valid as long as the tuner.
+  const Decision* decision = nullptr;
   Provenance provenance = Provenance::kDefault;
-  const char* reason =
-      "";  ///< Static text: "nothing known of this problem", "results are switched off", ...
+  /// Static text: "nothing is known of this problem", "results are switched off", ...
+  const char* reason = "";
 };
 
 struct AutoTunerStatistics {
@@ -134,6 +139,7 @@ struct AutoTunerStatistics {
 };
 
 class AutoTuner;
+struct PlanSlot;
 
 /// One problem's published plan. Cheap to copy; valid as long as its tuner.
 class PlanHandle {
@@ -144,8 +150,8 @@ class PlanHandle {
 
  private:
   friend class AutoTuner;
-  explicit PlanHandle(struct PlanSlot* slot) : slot_(slot) {}
-  struct PlanSlot* slot_ = nullptr;
+  explicit PlanHandle(PlanSlot* slot) : slot_(slot) {}
+  PlanSlot* slot_ = nullptr;
 };
 
 struct Choice {
@@ -156,6 +162,11 @@ struct Choice {
 };
 
 /// Thread-safe: look-ups never wait; tune() and load() of one tuner exclude each other.
+///
+/// Memory: every plan that was ever published stays until the tuner dies, because a look-up may
+/// still read it. There is one more with each tune(), load() and validate() that changes something
+/// (about 1 KB per decision), and one entry for each set of static shapes that choose_one() meets;
+/// look-ups add nothing.
 class AutoTuner {
  public:
   explicit AutoTuner(DeviceProperties device);
@@ -170,19 +181,23 @@ class AutoTuner {
   /// fall back to, or an argument makes no sense.
   Result<TuneReport> tune(const TuneRequest& request);
 
-  /// Sources in order: tuned here, kUser, kShipped. What no longer fits is dropped with its reason
-  /// (returned, one text each).
+  /// Sources in order: tuned here, kUser, kShipped, then a sibling device's plans (kNearest).
   enum class Source : uint8_t { kUser, kShipped };
+  /// Takes in a configuration's plans; each is in force once validate() has seen the runners of its
+  /// problem. Returns, one text each, what does not match: a sibling device, another toolchain.
+  /// kUnsupported where no plan of that device can run here, naming what differs.
   Result<std::vector<std::string>> load(const TunedConfiguration& configuration, Source source);
-  /// Checks loaded decisions for a problem against today's runners: those not in their space are
-  /// dropped with the reason, another runner version makes them stale. Called by whoever makes
-  /// runners for a problem, before the first look-up counts.
+  /// Checks loaded decisions for a problem against today's runners (the default's first): those
+  /// not in their space are dropped with the reason (returned, one text each), another runner
+  /// version makes them stale; the default runs instead. Where the default reads another weight
+  /// layout than the plan, one such decision drops the whole plan. Called by whoever makes runners
+  /// for a problem, before the first look-up counts.
   std::vector<std::string> validate(const Problem& problem,
                                     std::span<TunableRunner* const> runners);
 
   /// The handle of a problem, known or not: a plan published later appears in it.
   PlanHandle handle(const Problem& problem);
-  /// All plans in force.
+  /// All plans in force, siblings' excepted.
   TunedConfiguration configuration() const;
 
   /// Turns every result off (true) or on again, at once, for all threads. Starts as MOETUNE_DEFAULT
@@ -191,10 +206,17 @@ class AutoTuner {
   AutoTunerStatistics statistics() const;
   void reset_statistics();
 
-  /// The best runner and candidate for a call. Inside of an autotune scope, tunes what is not known
-  /// yet (in this process, on `device`, comparing outputs with the default's); outside, only looks
-  /// up. Falls back to the first runner's default, whose failure is the only error. A known shape
-  /// costs no allocation.
+  /// The best runner and candidate for a call of an operator without weights. Inside of an autotune
+  /// scope, tunes what is not known yet; outside, only looks up. Falls back to the first runner's
+  /// default, whose failure is the only error besides arguments that make no sense. A known shape
+  /// costs no allocation. Runners must outlive the tuner.
+  ///
+  /// Tuning happens in this process on `device`, which nobody else may use meanwhile, at the very
+  /// sizes of the call; the decision holds for the bucket that they belong to. `arguments` (inputs,
+  /// then `config.outputs` outputs, in memory of `device`) are copied and never written to. The
+  /// default's outputs are the reference: integers and packed types must agree bit for bit;
+  /// floating-point outputs in each row (of the outermost dimension, the same in all outputs) to a
+  /// relative RMS of 1e-4 for f32 and 5e-3 for f16 and bf16.
   Result<Choice> choose_one(std::string_view op, std::span<TunableRunner* const> runners,
                             const TuningConfig& config, const Tensors& arguments, Device& device);
 
@@ -206,12 +228,13 @@ class AutoTuner {
 };
 
 /// While it lives, choose_one() on this thread tunes unknown shapes with these options. Scopes
-/// nest: the inner one's options hold until it ends, however it ends.
+/// nest: the inner one's options hold until it ends, however it ends. Made and destroyed on one
+/// thread, in the order of a stack.
 class autotune {  // NOLINT: the name users of such tuners know
  public:
   struct Options {
-    double budget_s = 5;             ///< Per problem.
-    std::set<std::string> skip_ops;  ///< Never tuned and never remembered.
+    double budget_s = 5;                          ///< Per problem and bucket.
+    std::set<std::string, std::less<>> skip_ops;  ///< Never tuned and never remembered.
     MeasurementPolicy policy;
   };
   explicit autotune(AutoTuner& tuner);
@@ -221,13 +244,14 @@ class autotune {  // NOLINT: the name users of such tuners know
   autotune& operator=(const autotune&) = delete;
 
  private:
+  friend class AutoTuner;
   AutoTuner& tuner_;
   const autotune* outer_;
   Options options_;
 };
 
 /// Where tuned configurations are kept: $MOETUNE_CONFIG, else
-/// $XDG_CACHE_HOME/moetune/tuned-<device>.json (~/.cache where unset).
+/// $XDG_CACHE_HOME/moetune/tuned-<device>.json (~/.cache where unset); "" where HOME is unset too.
 std::string get_config_path(const DeviceProperties& device);
 
 }  // namespace moetune

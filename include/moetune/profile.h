@@ -42,6 +42,8 @@ class Buckets {
   int64_t bucket(int64_t size) const { return sizes_[index(size)]; }
   size_t index(int64_t size) const;
 
+  bool operator==(const Buckets&) const = default;
+
  private:
   Buckets(std::vector<int64_t> sizes, BucketRounding rounding)
       : sizes_(std::move(sizes)), rounding_(rounding) {}
