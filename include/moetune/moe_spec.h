@@ -1,16 +1,43 @@
-// The fused Mixture-of-Experts operator: what is computed, apart from how. docs/operator.md has the full definition.
+// The fused Mixture-of-Experts operator: what is computed, apart from how. docs/operator.md has the
+// full definition.
 //
-// Per token: route (top-k experts and their weights, from router logits or given), then for each chosen expert e
+// Per token: route (top-k experts and their weights, from router logits or given), then for each
+// chosen expert e
 //   h = activation(x · w13[e]ᵀ)        w13 [experts, 2·intermediate, hidden], rows = gate then up
 //   y = h · w2[e]ᵀ                      w2  [experts, hidden, intermediate]
 // and output = Σ weight · y over the chosen experts, in the order of the token's top-k slots.
-// Numbers: products are accumulated in f32; h is rounded to the activation format (bf16 for a16); the weighted sum is
-// accumulated in f32 and rounded once to the output type.
+// Numbers: products are accumulated in f32; h is rounded to the activation format (bf16 for a16);
+// the weighted sum is accumulated in f32 and rounded once to the output type.
+//
+// Arguments of one call (T tokens, G = global_experts, k = top_k), in this order, dense and
+// row-major:
+//   hidden        bf16 [T, hidden]
+//   logits        f32  [T, G]        unless given_routing
+//   router_bias   f32  [G]           only with router.selection_bias, unless given_routing
+//   topk_ids      i32  [T, k]        only with given_routing; ids are global, -1 is skipped,
+//   repeats add up topk_weights  f32  [T, k]        only with given_routing first_expert  i32  [1]
+//   only where ep > 1: the global id of this rank's expert 0 output        bf16 or f32 [T, hidden],
+//   as FusedMoeSpec::output says
+// An id outside this rank's [first_expert, first_expert + experts) is another rank's work: it adds
+// nothing here.
+//
+// Weights come one expert at a time (WeightSource::chunk(local id)), tensors in this order, R =
+// w13_rows():
+//   w13           bf16 [R, hidden], or nvfp4 codes e2m1x2 [R, hidden]: a row is hidden / 2 bytes
+//   w13_scales    e4m3 [R, ceil(hidden / 16)]              nvfp4 only: one scale for 16 values
+//   along k, linear; w13_global    f32  [2]: of gate rows, of up rows       nvfp4 only  the last
+//   block of a row may be shorter w2            bf16 or e2m1x2 [hidden, intermediate] w2_scales
+//   e4m3 [hidden, ceil(intermediate / 16)]   nvfp4 only w2_global     f32  [1] nvfp4 only w13_bias
+//   f32  [R]                                 only with `bias`; added to x · w13ᵀ w2_bias       f32
+//   [hidden]                            only with `bias`; added to y, before the expert's weight
+// Global scales multiply: a weight's value is code · scale · global. A w13 without a gate uses
+// w13_global[1].
 #pragma once
 
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "moetune/result.h"
 #include "moetune/tensor.h"
@@ -25,45 +52,62 @@ enum class Activation : uint8_t {
   kSwiGlu,         ///< silu(gate) * up
   kSwiGluClamped,  ///< gpt-oss: g' = min(g, 7), u' = clamp(u, -7, 7), g'·sigmoid(1.702 g')·(u' + 1)
   kRelu2,          ///< relu(x)², no gate: w13 has `intermediate` rows
-  kGatePlusUp,     ///< gate + up: linear, for the exact check of a kernel's arithmetic (docs/measurement.md)
+  kGatePlusUp,     ///< gate + up: linear, for the exact check of a kernel's arithmetic
+                   ///< (docs/measurement.md)
 };
 
+/// How a token's logits become k experts and their weights. ops/moe/router.h has the definition
+/// step by step.
 struct RouterSpec {
   Score score = Score::kSoftmax;
-  bool selection_bias = false;       ///< A bias per expert that changes who is chosen, not the weights.
-  int groups = 1;                    ///< Experts form this many equal groups; ...
-  int top_groups = 1;                ///< ... this many survive, by the sum of their two best biased scores.
-  bool score_after_top_k = false;    ///< Top-k of the logits first, the score over the k chosen ones.
-  bool renormalise = true;           ///< Weights sum to 1 before `scale`.
-  float scale = 1.0f;                ///< routed_scaling_factor
+  bool selection_bias = false;  ///< A bias per expert that changes who is chosen, not the weights.
+  int groups = 1;               ///< Experts form this many equal groups; ...
+  int top_groups = 1;  ///< ... this many survive, by the sum of their two best biased scores.
+  bool score_after_top_k = false;  ///< Top-k of the logits first, the score over the k chosen ones.
+  bool renormalise = true;         ///< Weights sum to 1 before `scale`.
+  float scale = 1.0f;              ///< routed_scaling_factor
 
   bool operator==(const RouterSpec&) const = default;
 };
 
-/// One rank's share of one layer. Two specifications are the same problem exactly when they compare equal.
+/// One rank's share of one layer. Two specifications are the same problem exactly when they compare
+/// equal.
 struct FusedMoeSpec {
-  int64_t hidden = 0;         ///< Values in one token's hidden state.
-  int64_t intermediate = 0;   ///< Rows of gate (and of up) held by this rank.
-  int64_t experts = 0;        ///< Experts held by this rank.
-  int64_t global_experts = 0; ///< Experts the router chooses from; equals `experts` without expert parallelism.
+  int64_t hidden = 0;          ///< Values in one token's hidden state.
+  int64_t intermediate = 0;    ///< Rows of gate (and of up) held by this rank.
+  int64_t experts = 0;         ///< Experts held by this rank.
+  int64_t global_experts = 0;  ///< Experts the router chooses from; equals `experts` where ep is 1.
   int top_k = 0;
   WeightFormat weights = WeightFormat::kBf16;
   ActivationFormat activations = ActivationFormat::kA16;
-  DataType output = DataType::kBf16;
+  DataType output = DataType::kBf16;  ///< kBf16 or kF32.
   Activation activation = Activation::kSwiGlu;
   RouterSpec router;
-  bool bias = false;          ///< Biases on both GEMMs.
-  bool given_routing = false; ///< Top-k ids and weights are inputs; the router is not part of the operator.
-  int tp = 1;                 ///< Tensor-parallel degree that `intermediate` is the result of.
-  int ep = 1;                 ///< Expert-parallel degree that `experts` is the result of.
+  bool bias = false;  ///< Biases on both GEMMs.
+  bool given_routing =
+      false;   ///< Top-k ids and weights are inputs; the router is not part of the operator.
+  int tp = 1;  ///< Tensor-parallel degree that `intermediate` is the result of.
+  int ep = 1;  ///< Expert-parallel degree that `experts` is the result of.
 
   bool operator==(const FusedMoeSpec&) const = default;
 
+  /// Whether w13 has gate rows before its up rows.
+  bool gated() const { return activation != Activation::kRelu2; }
   /// Rows of w13 of one expert: 2·intermediate, or intermediate where the activation has no gate.
-  int64_t w13_rows() const { return activation == Activation::kRelu2 ? intermediate : 2 * intermediate; }
+  int64_t w13_rows() const { return gated() ? 2 * intermediate : intermediate; }
 };
 
-/// kInvalidArgument with the first thing that is wrong (a size out of range, top_k > experts, groups that do not divide, ...).
+/// The largest sizes that validate() lets pass: beyond any model, and small enough that no product
+/// of them overflows.
+inline constexpr int64_t kMaxMoeDimension = int64_t{1} << 18;
+inline constexpr int64_t kMaxMoeExperts = 4096;
+inline constexpr int kMaxMoeTopK = 128;
+inline constexpr int kMaxMoeGroups = 128;
+
+/// kInvalidArgument with the first thing that is wrong (a size out of range, top_k > experts,
+/// groups that do not divide, ...). hidden and intermediate may be any positive size, odd ones too;
+/// with 4-bit weights they must be even (two codes a byte), but need not be multiples of the
+/// format's block: the last block of a row is then short.
 Status validate(const FusedMoeSpec& spec);
 
 /// Names as they are written on the command line and in files: "nvfp4", "swiglu", "softmax", ...
@@ -72,10 +116,12 @@ const char* to_string(ActivationFormat format);
 const char* to_string(Activation activation);
 const char* to_string(Score score);
 std::optional<WeightFormat> parse_weight_format(std::string_view text);
+std::optional<ActivationFormat> parse_activation_format(std::string_view text);
 std::optional<Activation> parse_activation(std::string_view text);
 std::optional<Score> parse_score(std::string_view text);
 
-/// Bytes of one expert's weights (w13 and w2, scales included) in `spec.weights`, before any packing.
+/// Bytes of one expert's weights (w13 and w2, all their scales included, biases not) in
+/// `spec.weights`, before any packing. The specification must be valid.
 int64_t expert_weight_bytes(const FusedMoeSpec& spec);
 
 }  // namespace moetune

@@ -1,0 +1,211 @@
+#include "ops/moe/reference.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <map>
+#include <thread>
+
+#include "base/bf16.h"
+#include "base/status_macros.h"
+#include "ops/moe/arguments.h"
+#include "ops/moe/number_formats.h"
+#include "ops/moe/weights.h"
+
+namespace moetune {
+
+namespace {
+
+double sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
+
+double activate(Activation activation, double gate, double up) {
+  switch (activation) {
+    case Activation::kSwiGlu: return gate * sigmoid(gate) * up;
+    case Activation::kSwiGluClamped: {
+      const double g = std::min(gate, 7.0);
+      const double u = std::clamp(up, -7.0, 7.0);
+      return g * sigmoid(1.702 * g) * (u + 1);
+    }
+    case Activation::kRelu2: return up > 0 ? up * up : 0;
+    case Activation::kGatePlusUp: return gate + up;
+  }
+  return 0;
+}
+
+// One matrix of one expert [rows, k]; gives its rows as f64, global scale left out.
+struct Matrix {
+  int64_t rows = 0;
+  int64_t k = 0;
+  const void* values = nullptr;
+  const uint8_t* scales = nullptr;  // nvfp4, else null
+
+  void decode(int64_t row, std::span<double> out) const {
+    if (scales == nullptr) {
+      const uint16_t* from = static_cast<const uint16_t*>(values) + row * k;
+      for (size_t i = 0; i < out.size(); ++i) out[i] = bf16_to_float(from[i]);
+      return;
+    }
+    const uint8_t* codes = static_cast<const uint8_t*>(values) + row * (k / 2);
+    const uint8_t* row_scales = scales + row * nvfp4_blocks(k);
+    for (int64_t first = 0; first < k; first += kNvfp4Block) {
+      const double scale = e4m3_to_float(row_scales[first / kNvfp4Block]);
+      for (int64_t i = first; i < std::min(first + kNvfp4Block, k); ++i) {
+        out[static_cast<size_t>(i)] = kE2M1Values[packed_e2m1(codes, i)] * scale;
+      }
+    }
+  }
+};
+
+// Eight sums side by side: the additions of one would wait for each other.
+double dot(std::span<const double> a, std::span<const double> b) {
+  double sums[8] = {};
+  size_t i = 0;
+  for (; i + 8 <= a.size(); i += 8) {
+    for (size_t lane = 0; lane < 8; ++lane) sums[lane] += a[i + lane] * b[i + lane];
+  }
+  for (; i < a.size(); ++i) sums[0] += a[i] * b[i];
+  return ((sums[0] + sums[1]) + (sums[2] + sums[3])) + ((sums[4] + sums[5]) + (sums[6] + sums[7]));
+}
+
+// Calls body(first, last) for parts of [0, rows), each on its own thread.
+void in_parts(int threads, int64_t rows, const std::function<void(int64_t, int64_t)>& body) {
+  std::vector<std::jthread> others;
+  for (int part = 1; part < threads; ++part) {
+    others.emplace_back(body, rows * part / threads, rows * (part + 1) / threads);
+  }
+  body(0, rows / threads);
+}
+
+// x · matrixᵀ for several x at once, in f64.
+std::vector<std::vector<double>> multiply(const Matrix& matrix,
+                                          const std::vector<std::vector<double>>& xs, int threads) {
+  std::vector<std::vector<double>> products(xs.size(),
+                                            std::vector<double>(static_cast<size_t>(matrix.rows)));
+  in_parts(threads, matrix.rows, [&](int64_t first, int64_t last) {
+    std::vector<double> weights(static_cast<size_t>(matrix.k));
+    for (int64_t row = first; row < last; ++row) {
+      matrix.decode(row, weights);
+      for (size_t i = 0; i < xs.size(); ++i)
+        products[i][static_cast<size_t>(row)] = dot(xs[i], weights);
+    }
+  });
+  return products;
+}
+
+// y of one expert for several tokens' hidden states: [xs.size()][hidden].
+std::vector<std::vector<double>> expert_outputs(const FusedMoeSpec& spec,
+                                                const ExpertWeights& expert,
+                                                const std::vector<std::vector<double>>& xs,
+                                                int threads) {
+  const auto intermediate = static_cast<size_t>(spec.intermediate);
+  const size_t first_up = spec.gated() ? intermediate : 0;
+  const auto bias = [](const float* values, size_t row) {
+    return values == nullptr ? 0.0 : values[row];
+  };
+
+  std::vector<std::vector<double>> hs =
+      multiply({spec.w13_rows(), spec.hidden, expert.w13, expert.w13_scales}, xs, threads);
+  for (std::vector<double>& h : hs) {
+    for (size_t i = 0; i < intermediate; ++i) {
+      const double gate = spec.gated() ? h[i] * expert.gate_global + bias(expert.w13_bias, i) : 0;
+      const double up = h[first_up + i] * expert.up_global + bias(expert.w13_bias, first_up + i);
+      h[i] = round_to_bf16(static_cast<float>(activate(spec.activation, gate, up)));
+    }
+    h.resize(intermediate);
+  }
+  std::vector<std::vector<double>> ys =
+      multiply({spec.hidden, spec.intermediate, expert.w2, expert.w2_scales}, hs, threads);
+  for (std::vector<double>& y : ys) {
+    for (size_t i = 0; i < y.size(); ++i)
+      y[i] = y[i] * expert.down_global + bias(expert.w2_bias, i);
+  }
+  return ys;
+}
+
+std::vector<ReferenceSlot> slots_of(const FusedMoeSpec& spec, const MoeArguments& args,
+                                    int64_t token) {
+  if (!spec.given_routing) {
+    const auto experts = static_cast<size_t>(spec.global_experts);
+    return reference_route(spec, {args.logits + token * spec.global_experts, experts},
+                           {args.router_bias, args.router_bias == nullptr ? 0 : experts});
+  }
+  std::vector<ReferenceSlot> slots;
+  for (int64_t slot = token * spec.top_k; slot < (token + 1) * spec.top_k; ++slot) {
+    slots.push_back({args.topk_ids[slot], args.topk_weights[slot]});
+  }
+  return slots;
+}
+
+// One (row, expert) pair that has to be computed, with the weight under which it enters the row. In
+// a row's order of slots.
+struct Share {
+  size_t row;
+  double weight;
+  std::vector<double> y;
+};
+
+std::vector<double> hidden_of(const FusedMoeSpec& spec, const MoeArguments& args, int64_t token) {
+  std::vector<double> x(static_cast<size_t>(spec.hidden));
+  for (size_t i = 0; i < x.size(); ++i)
+    x[i] = bf16_to_float(args.hidden[static_cast<size_t>(token * spec.hidden) + i]);
+  return x;
+}
+
+// Computes every share's y, expert by expert.
+Status compute_shares(const FusedMoeSpec& spec, WeightSource& weights, const MoeArguments& args,
+                      std::span<const int64_t> tokens, int threads,
+                      const std::map<int64_t, std::vector<size_t>>& by_expert,
+                      std::vector<Share>& shares) {
+  for (const auto& [expert, members] : by_expert) {
+    MOETUNE_ASSIGN_OR_RETURN(const Tensors chunk, weights.chunk(expert));
+    MOETUNE_ASSIGN_OR_RETURN(const ExpertWeights view, view_expert(spec, chunk));
+    std::vector<std::vector<double>> xs;
+    for (size_t member : members) xs.push_back(hidden_of(spec, args, tokens[shares[member].row]));
+    std::vector<std::vector<double>> ys = expert_outputs(spec, view, xs, threads);
+    for (size_t i = 0; i < members.size(); ++i) shares[members[i]].y = std::move(ys[i]);
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<ReferenceRows> reference_rows(const FusedMoeSpec& spec, WeightSource& weights,
+                                     const Tensors& arguments, std::span<const int64_t> tokens,
+                                     int threads) {
+  MOETUNE_RETURN_IF_ERROR(validate(spec));
+  MOETUNE_ASSIGN_OR_RETURN(const MoeArguments args, view_arguments(spec, arguments));
+  std::vector<Share> shares;
+  std::map<int64_t, std::vector<size_t>> by_expert;
+  for (size_t row = 0; row < tokens.size(); ++row) {
+    if (tokens[row] < 0 || tokens[row] >= args.tokens) {
+      return Error{ErrorCode::kInvalidArgument,
+                   fmt::format("fused_moe: reference of token {}, but there are {} tokens",
+                               tokens[row], args.tokens)};
+    }
+    for (const ReferenceSlot& slot : slots_of(spec, args, tokens[row])) {
+      const int64_t local = slot.expert - args.first_expert;
+      if (slot.expert < 0 || local < 0 || local >= spec.experts) continue;
+      by_expert[local].push_back(shares.size());
+      shares.push_back({row, slot.weight, {}});
+    }
+  }
+  MOETUNE_RETURN_IF_ERROR(compute_shares(spec, weights, args, tokens, threads, by_expert, shares));
+
+  const auto hidden = static_cast<size_t>(spec.hidden);
+  std::vector<double> sums(tokens.size() * hidden);
+  for (const Share& share : shares) {
+    for (size_t i = 0; i < hidden; ++i) sums[share.row * hidden + i] += share.weight * share.y[i];
+  }
+  return ReferenceRows{{tokens.begin(), tokens.end()}, spec.hidden, {sums.begin(), sums.end()}};
+}
+
+Result<std::vector<float>> reference_row(const FusedMoeSpec& spec, WeightSource& weights,
+                                         const Tensors& arguments, int64_t token) {
+  MOETUNE_ASSIGN_OR_RETURN(ReferenceRows rows,
+                           reference_rows(spec, weights, arguments, std::span(&token, 1)));
+  return std::move(rows.values);
+}
+
+}  // namespace moetune

@@ -1,0 +1,40 @@
+// From router logits to experts and their weights, in f32, for the hot path of runners on the CPU.
+//
+// Definition, for one token with logits l, in this order (RouterSpec names the switches):
+//  1. s = score(l): softmax over all experts, sigmoid, or sqrt(log(1 + e^l)). With
+//  score_after_top_k, s = l for now.
+//  2. b = s + bias with selection_bias, else b = s.
+//  3. With groups > 1: a group's score is the sum of its two best b. The top_groups best groups
+//  stay; in all others b = -inf.
+//  4. The chosen experts are the top_k largest b, best first. Equal ones, groups too, go to the
+//  lowest id; NaN counts as -inf.
+//  5. w = s of the chosen, without bias. With score_after_top_k, w = score(l of the chosen):
+//  softmax is over those k only.
+//  6. With renormalise: w = w / Σw; the sigmoid families (sigmoid, sqrt-softplus) divide by Σw +
+//  1e-20.
+//  7. w = w · scale.
+// Scores rise with their logits, so where nothing is added to them (no bias, one group) experts are
+// chosen by the logits themselves: no ties by rounding, and no exponentials for experts that were
+// not chosen.
+#pragma once
+
+#include <cstdint>
+
+#include "moetune/moe_spec.h"
+
+namespace moetune {
+
+inline constexpr float kRenormaliseEpsilon = 1e-20f;
+
+/// Routes one token: logits [global_experts] to ids and weights [top_k], best first. `bias`
+/// [global_experts] is read only with selection_bias. The specification must be valid. Allocates
+/// nothing; ids are distinct and in range whatever the logits are.
+void route(const FusedMoeSpec& spec, const float* logits, const float* bias, int32_t* ids,
+           float* weights);
+
+/// route() for each of `tokens` rows: logits [tokens, global_experts], ids and weights [tokens,
+/// top_k].
+void route_tokens(const FusedMoeSpec& spec, const float* logits, const float* bias, int64_t tokens,
+                  int32_t* ids, float* weights);
+
+}  // namespace moetune

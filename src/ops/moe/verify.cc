@@ -1,0 +1,183 @@
+#include "ops/moe/verify.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <optional>
+
+#include "base/bf16.h"
+
+namespace moetune {
+
+namespace {
+
+// A sum over one row, all in f64.
+struct RowErrors {
+  double one_minus_cosine = 0;
+  double relative_rms = 0;
+  double largest_error = 0;
+  int64_t worst_column = 0;
+  int64_t beyond_limit = 0;
+};
+
+float value_at(const Tensor& rows, size_t index) {
+  return rows.type == DataType::kBf16 ? bf16_to_float(rows.as<const uint16_t>()[index])
+                                      : rows.as<const float>()[index];
+}
+
+float rounded_to(DataType type, float value) {
+  return type == DataType::kBf16 ? round_to_bf16(value) : value;
+}
+
+// The reason why `rows` cannot be what the reference is compared with, or empty.
+std::string misfit(const ReferenceRows& reference, const Tensor& rows) {
+  const std::vector<int64_t> shape = {static_cast<int64_t>(reference.tokens.size()),
+                                      reference.hidden};
+  const bool known_type = rows.type == DataType::kBf16 || rows.type == DataType::kF32;
+  if (known_type && rows.shape == shape && rows.data != nullptr) return {};
+  return fmt::format(
+      "output: {} rows of {} bf16 or f32 values are to be checked, and something else came back",
+      shape[0], shape[1]);
+}
+
+std::string place(const ReferenceRows& reference, size_t index) {
+  const auto hidden = static_cast<size_t>(reference.hidden);
+  return fmt::format("token {}, column {}", reference.tokens[index / hidden], index % hidden);
+}
+
+// Counts what is not finite where the reference is; the reason names the first.
+OutputCheck find_non_finite(const ReferenceRows& reference, const Tensor& rows) {
+  OutputCheck result;
+  for (size_t i = 0; i < reference.values.size(); ++i) {
+    if (std::isfinite(value_at(rows, i)) ||
+        !std::isfinite(rounded_to(rows.type, reference.values[i])))
+      continue;
+    if (result.wrong_values++ == 0) {
+      result.verdict = {false, fmt::format("output is not finite: {} at {}", value_at(rows, i),
+                                           place(reference, i))};
+    }
+  }
+  return result;
+}
+
+RowErrors compare_row(const ReferenceRows& reference, const Tensor& rows, size_t row,
+                      const CloseLimits& limits) {
+  const auto hidden = static_cast<size_t>(reference.hidden);
+  double wanted_squares = 0;
+  double got_squares = 0;
+  double products = 0;
+  double error_squares = 0;
+  for (size_t i = row * hidden; i < (row + 1) * hidden; ++i) {
+    const double wanted = rounded_to(rows.type, reference.values[i]);
+    const double got = value_at(rows, i);
+    wanted_squares += wanted * wanted;
+    got_squares += got * got;
+    products += wanted * got;
+    error_squares += (got - wanted) * (got - wanted);
+  }
+  if (error_squares == 0) return {};
+  RowErrors errors;
+  const double norms = std::sqrt(wanted_squares * got_squares);
+  errors.one_minus_cosine = norms > 0 ? 1 - products / norms : 1;
+  errors.relative_rms = wanted_squares > 0 ? std::sqrt(error_squares / wanted_squares) : HUGE_VAL;
+  const double allowed_everywhere =
+      limits.share * std::sqrt(wanted_squares / static_cast<double>(hidden));
+  for (size_t column = 0; column < hidden; ++column) {
+    const double wanted = rounded_to(rows.type, reference.values[row * hidden + column]);
+    const double error = std::abs(value_at(rows, row * hidden + column) - wanted);
+    const double allowed = limits.ulps * std::abs(wanted) * 0x1p-8 + allowed_everywhere;
+    if (error > allowed) ++errors.beyond_limit;
+    const double relative = error == 0 ? 0 : error / allowed;
+    if (relative <= errors.largest_error) continue;
+    errors.largest_error = relative;
+    errors.worst_column = static_cast<int64_t>(column);
+  }
+  return errors;
+}
+
+// Why a row is wrong, or empty. Negated comparisons, so that a NaN (from values near the end of
+// f32) is wrong too.
+std::string why_wrong(const RowErrors& errors, const CloseLimits& limits, int64_t token) {
+  if (!(errors.relative_rms <= limits.relative_rms)) {
+    return fmt::format("output row of token {} is off by {:.2g} of its RMS (limit {:.2g})", token,
+                       errors.relative_rms, limits.relative_rms);
+  }
+  if (!(errors.one_minus_cosine <= limits.one_minus_cosine)) {
+    return fmt::format("output row of token {}: 1 - cosine is {:.2g} (limit {:.2g})", token,
+                       errors.one_minus_cosine, limits.one_minus_cosine);
+  }
+  if (!(errors.largest_error <= 1)) {
+    return fmt::format(
+        "output at token {}, column {} is off by {:.2g} times what rounding explains", token,
+        errors.worst_column, errors.largest_error);
+  }
+  return {};
+}
+
+}  // namespace
+
+CloseLimits close_limits(DataType output) {
+  // An f32 output has no rounding of its own to flip.
+  if (output == DataType::kF32)
+    return {.one_minus_cosine = 4e-6, .relative_rms = 3e-3, .ulps = 0, .share = 0.02};
+  return {.one_minus_cosine = 1e-5, .relative_rms = 4e-3, .ulps = 1, .share = 0.02};
+}
+
+OutputCheck compare_exact(const ReferenceRows& reference, const Tensor& rows) {
+  if (std::string reason = misfit(reference, rows); !reason.empty())
+    return {.verdict = {false, std::move(reason)}};
+  OutputCheck result = find_non_finite(reference, rows);
+  if (!result.verdict.ok) return result;
+  for (size_t i = 0; i < reference.values.size(); ++i) {
+    const float wanted = rounded_to(rows.type, reference.values[i]);
+    const float got = value_at(rows, i);
+    if (got == wanted) continue;
+    if (result.wrong_values++ == 0) {
+      result.verdict = {
+          false, fmt::format("output is {} at {}, not {}", got, place(reference, i), wanted)};
+    }
+  }
+  if (result.wrong_values > 1) {
+    result.verdict.reason +=
+        fmt::format(" ({} of {} values are wrong)", result.wrong_values, reference.values.size());
+  }
+  return result;
+}
+
+OutputCheck compare_close(const ReferenceRows& reference, const Tensor& rows) {
+  if (std::string reason = misfit(reference, rows); !reason.empty())
+    return {.verdict = {false, std::move(reason)}};
+  OutputCheck result = find_non_finite(reference, rows);
+  if (!result.verdict.ok) return result;
+  const CloseLimits limits = close_limits(rows.type);
+  int64_t wrong_rows = 0;
+  for (size_t row = 0; row < reference.tokens.size(); ++row) {
+    const RowErrors errors = compare_row(reference, rows, row, limits);
+    result.wrong_values += errors.beyond_limit;
+    result.one_minus_cosine = std::max(result.one_minus_cosine, errors.one_minus_cosine);
+    result.relative_rms = std::max(result.relative_rms, errors.relative_rms);
+    result.largest_error = std::max(result.largest_error, errors.largest_error);
+    std::string reason = why_wrong(errors, limits, reference.tokens[row]);
+    if (!reason.empty() && wrong_rows++ == 0) result.verdict = {false, std::move(reason)};
+  }
+  if (wrong_rows > 1) {
+    result.verdict.reason +=
+        fmt::format(" ({} of {} rows are wrong)", wrong_rows, reference.tokens.size());
+  }
+  return result;
+}
+
+std::vector<std::byte> gather_rows(const Tensor& output, std::span<const int64_t> tokens) {
+  const size_t row_bytes =
+      static_cast<size_t>(output.shape.back() * bits_per_value(output.type) / 8);
+  std::vector<std::byte> rows(tokens.size() * row_bytes);
+  for (size_t i = 0; i < tokens.size(); ++i) {
+    std::memcpy(&rows[i * row_bytes],
+                output.as<std::byte>() + static_cast<size_t>(tokens[i]) * row_bytes, row_bytes);
+  }
+  return rows;
+}
+
+}  // namespace moetune

@@ -1,0 +1,59 @@
+// Weights of fused_moe, one expert at a time: a typed view of a chunk of any WeightSource, and
+// sources of random weights.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "moetune/moe_spec.h"
+#include "moetune/result.h"
+#include "moetune/runner.h"
+#include "moetune/tensor.h"
+
+namespace moetune {
+
+/// One expert's weights as moe_spec.h lays them out. Pointers are into the chunk it was made from.
+struct ExpertWeights {
+  const void* w13 =
+      nullptr;  ///< [w13_rows, hidden] bf16 (uint16_t) or packed nvfp4 codes (uint8_t).
+  const void* w2 = nullptr;             ///< [hidden, intermediate], the same.
+  const uint8_t* w13_scales = nullptr;  ///< nvfp4 only, as are the next four.
+  const uint8_t* w2_scales = nullptr;
+  float gate_global = 1;
+  float up_global = 1;  ///< Of all rows where w13 has no gate.
+  float down_global = 1;
+  const float* w13_bias = nullptr;  ///< [w13_rows], with spec.bias only.
+  const float* w2_bias = nullptr;   ///< [hidden], with spec.bias only.
+};
+
+/// kInvalidArgument, naming the tensor, where one is missing or has another type or shape than the
+/// specification says; kUnsupported for weight formats other than bf16 and nvfp4.
+Result<ExpertWeights> view_expert(const FusedMoeSpec& spec, const Tensors& chunk);
+
+/// What random weights and inputs are for.
+enum class DataKind : uint8_t {
+  /// Normal values (nvfp4: uniform codes under scales like those of quantised normal weights, now
+  /// and then a tiny or zero one), sized
+  /// so that activations and outputs are of the order of 1.
+  kRealistic,
+  /// Small integers, sparse, under power-of-two scales: with an exact_variant() of the
+  /// specification, every product and partial sum of both
+  /// GEMMs and of the combination is exact in f32, in any order, so that all right kernels give the
+  /// same bits. The block scales
+  /// of nvfp4 reach from the smallest subnormal to 384, undone by the global scale.
+  kExact,
+};
+
+/// The same problem with what is not exact left out: gate + up in place of a gated activation
+/// (relu² is exact), and given routing (whose weights make_inputs() takes from {1/2, 1}).
+FusedMoeSpec exact_variant(FusedMoeSpec spec);
+
+/// Random weights that follow from the arguments alone, on every machine; an expert's do not depend
+/// on which others were made. Made when asked for, so that memory holds one expert. For more
+/// threads make more sources: equal arguments give equal weights. kUnsupported for formats other
+/// than bf16 and nvfp4; kInvalidArgument for a specification that is not valid.
+Result<std::unique_ptr<WeightSource>> make_random_weights(const FusedMoeSpec& spec, DataKind kind,
+                                                          uint64_t seed);
+
+}  // namespace moetune
