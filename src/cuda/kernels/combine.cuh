@@ -1,0 +1,42 @@
+// output[token] = sum over the token's slots, in order, of weight * row: the same bits on every run.
+#pragma once
+
+#include "cuda/kernels/ptx.cuh"
+
+namespace moetune::kernels {
+
+// grid  x: blocks of 256 * 4 columns, y: tokens (strided where there are more than blocks)
+template <bool kF32Output>
+__global__ void __launch_bounds__(256) combine(const CombineParams p) {
+  wait_for_previous();
+  const int column = (blockIdx.x * 256 + threadIdx.x) * 4;
+  if (column >= p.columns) return;
+  for (int token = blockIdx.y; token < p.tokens; token += gridDim.y) {
+    float4 sum = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+#pragma unroll 4
+    for (int slot = 0; slot < p.top_k; ++slot) {
+      const int pair = token * p.top_k + slot, row = p.row_of_pair[pair];
+      if (row < 0) continue;
+      const float w = p.weights[pair];
+      const float4 y = *reinterpret_cast<const float4*>(p.rows + i64(row) * p.row_stride + column);
+      sum.x += w * y.x, sum.y += w * y.y, sum.z += w * y.z, sum.w += w * y.w;
+    }
+    const float values[4] = {sum.x, sum.y, sum.z, sum.w};
+    const i64 at = i64(token) * p.columns + column;
+    if (!kF32Output && p.columns % 4 == 0) {
+      *reinterpret_cast<uint2*>(static_cast<u16*>(p.output) + at) =
+          make_uint2(to_bf16x2(sum.x, sum.y), to_bf16x2(sum.z, sum.w));
+      continue;
+    }
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      if (column + i >= p.columns) break;
+      if constexpr (kF32Output)
+        static_cast<float*>(p.output)[at + i] = values[i];
+      else
+        static_cast<u16*>(p.output)[at + i] = to_bf16(values[i]);
+    }
+  }
+}
+
+}  // namespace moetune::kernels

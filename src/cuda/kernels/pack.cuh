@@ -1,0 +1,88 @@
+// Weights into the packed layout (params.h) and back, one expert's matrix per launch, a thread per lane and unit (nvfp4) or per lane
+// and step (bf16). Rows and values past the matrix's end are zeros.
+#pragma once
+
+#include "cuda/kernels/ptx.cuh"
+
+namespace moetune::kernels {
+
+// The matrix row of a group's row; -1 past the end.
+__device__ inline int matrix_row(const PackParams& p, int group, int row) {
+  if (!p.gated) {
+    const int r = group * kGroupRows + row;
+    return r < p.rows ? r : -1;
+  }
+  const int half = p.rows / 2, r = group * 8 + (row & 7);
+  return r < half ? r + (row >> 3) * half : -1;
+}
+
+template <bool kUnpack>
+__global__ void __launch_bounds__(256) pack_bf16(const PackParams p) {
+  const i64 at = blockIdx.x * i64(256) + threadIdx.x;
+  if (at >= i64(p.groups) * p.units * 128) return;
+  const int lane = at & 31, step = (at >> 5) & 3, unit = (at >> 7) % p.units, group = (at >> 7) / p.units;
+  u16* packed = reinterpret_cast<u16*>(p.packed) + at * 8;
+  u16* source = static_cast<u16*>(const_cast<void*>(p.source));
+#pragma unroll
+  for (int i = 0; i < 8; ++i) {
+    const int row = matrix_row(p, group, (lane >> 2) + (i & 2 ? 8 : 0));
+    const int k = unit * kUnitK + (lane & 3) * 16 + step * 4 + (i & 1) + (i & 4 ? 2 : 0);
+    const bool inside = row >= 0 && k < p.k;
+    if (!kUnpack) packed[i] = inside ? source[i64(row) * p.k + k] : 0;
+    if (kUnpack && inside) source[i64(row) * p.k + k] = packed[i];
+  }
+}
+
+// e4m3 (positive) to the 5-bit-exponent form of params.h, and back. NaN is the form's all ones.
+__device__ inline u8 widen_scale(u8 e4m3) {
+  if ((e4m3 & 0x7F) == 0) return 0;
+  if ((e4m3 & 0x7F) == 0x7F) return 0xFF;
+  int exponent = e4m3 >> 3 & 15, mantissa = e4m3 & 7;
+  if (exponent == 0) {  // mantissa * 2^-9
+    const int top = 31 - __clz(mantissa);
+    exponent = top - 2;
+    mantissa = (mantissa << (3 - top)) & 7;
+  }
+  return u8((exponent - 7 + 22) << 3 | mantissa);
+}
+__device__ inline u8 narrow_scale(u8 wide) {
+  if (wide == 0 || wide == 0xFF) return wide & 0x7F;
+  const int exponent = (wide >> 3) - 22 + 7, mantissa = wide & 7;
+  return exponent > 0 ? u8(exponent << 3 | mantissa) : u8((8 | mantissa) >> (1 - exponent));
+}
+
+// Codes of a block whose scale is 0 are stored as zeros: that is what they mean.
+template <bool kUnpack>
+__global__ void __launch_bounds__(256) pack_nvfp4(const PackParams p) {
+  const i64 at = blockIdx.x * i64(256) + threadIdx.x;
+  if (at >= i64(p.groups) * p.units * 32) return;
+  const int lane = at & 31, unit = (at >> 5) % p.units, group = (at >> 5) / p.units;
+  u8* packed = p.packed + (at >> 5) * unit_bytes(kNvfp4);
+  u32* words = reinterpret_cast<u32*>(packed + lane * 16);
+  const int k = unit * kUnitK + (lane & 3) * 16;
+  for (int half = 0; half < 2; ++half) {
+    const int row = matrix_row(p, group, (lane >> 2) + 8 * half);
+    const bool inside = row >= 0 && k < p.k;
+    u8* codes = static_cast<u8*>(const_cast<void*>(p.source)) + (i64(row) * p.k + k) / 2;
+    u8* scale = const_cast<u8*>(p.source_scales) + (i64(row) * p.k + k) / 16;
+    u8& packed_scale = packed[512 + lane * 2 + half];
+    if (!kUnpack) packed_scale = inside ? widen_scale(*scale) : 0;
+    if (kUnpack && inside) *scale = narrow_scale(packed_scale);
+    for (int w = 0; w < 2; ++w) {
+      u32 word = kUnpack ? words[2 * half + w] : 0;
+      for (int v = 0; v < 8; ++v) {
+        u8* byte = codes + w * 4 + v / 2;
+        u32 code = 0;
+        for (int bit = 0; bit < 4; ++bit) {
+          if (kUnpack) code |= (word >> code_bit(v, bit) & 1) << bit;
+          if (!kUnpack && inside && packed_scale != 0)
+            word |= u32(*byte >> (4 * (v & 1) + bit) & 1) << code_bit(v, bit);
+        }
+        if (kUnpack && inside) *byte = v & 1 ? u8((*byte & 0x0F) | code << 4) : u8((*byte & 0xF0) | code);
+      }
+      if (!kUnpack) words[2 * half + w] = word;
+    }
+  }
+}
+
+}  // namespace moetune::kernels
