@@ -20,6 +20,20 @@ constexpr std::array kVariables = {
                  "parent of the cache folder moetune/, instead of $HOME/.cache"},
     VariableInfo{Variable::kHome, "HOME", "where .cache/moetune/ is when XDG_CACHE_HOME is unset"},
     VariableInfo{Variable::kNoColor, "NO_COLOR", "set to anything: no colour on a terminal"},
+    VariableInfo{Variable::kCudaPath, "MOETUNE_CUDA_PATH",
+                 "folders, separated by ':', in which NVIDIA's libraries are looked for first"},
+    VariableInfo{Variable::kJitCacheBytes, "MOETUNE_JIT_CACHE_BYTES",
+                 "largest size of the cache of compiled GPU kernels (default 1 GiB)"},
+    VariableInfo{Variable::kCudaHome, "CUDA_HOME",
+                 "a CUDA toolkit, in which NVIDIA's libraries are looked for"},
+    VariableInfo{Variable::kPath, "PATH",
+                 "leads to the Python whose packages may hold NVIDIA's libraries"},
+    VariableInfo{Variable::kPythonPath, "PYTHONPATH",
+                 "folders of Python packages that may hold NVIDIA's libraries"},
+    VariableInfo{Variable::kVirtualEnv, "VIRTUAL_ENV",
+                 "a Python environment that may hold NVIDIA's libraries"},
+    VariableInfo{Variable::kCondaPrefix, "CONDA_PREFIX",
+                 "a conda environment that may hold NVIDIA's libraries"},
 };
 
 constexpr bool in_enumeration_order() {

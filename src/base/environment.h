@@ -17,6 +17,13 @@ enum class Variable : uint8_t {
   kXdgCacheHome,
   kHome,
   kNoColor,
+  kCudaPath,
+  kJitCacheBytes,
+  kCudaHome,
+  kPath,
+  kPythonPath,
+  kVirtualEnv,
+  kCondaPrefix,
 };
 
 struct VariableInfo {

@@ -19,6 +19,8 @@ class Context {
  public:
   /// kInvalidArgument for an ordinal that is not there; kRun, kOutOfMemory in the driver's words.
   static Result<std::shared_ptr<const Context>> open(int ordinal);
+  /// With a driver of the caller's, which must outlive the context.
+  static Result<std::shared_ptr<const Context>> open(const Driver& driver, int ordinal);
   ~Context();
   Context(const Context&) = delete;
   Context& operator=(const Context&) = delete;
@@ -42,6 +44,10 @@ class Context {
   CUcontext handle_;
 };
 using ContextPtr = std::shared_ptr<const Context>;
+
+/// A device's attribute (kDevice...), 0 where the driver does not know it; its name. Neither needs a context.
+int device_attribute(const Driver& driver, CUdevice device, int id);
+std::string device_name(const Driver& driver, CUdevice device);
 
 /// Owns a handle of the driver and the context it lives in.
 template <typename Handle, CUresult (*Driver::*destroy)(Handle)>
