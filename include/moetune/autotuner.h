@@ -35,27 +35,34 @@ namespace moetune {
 /// Every constant of racing and deciding, with its reason (docs/measurement.md). Change one and
 /// show what it does to regret and tuning time.
 struct MeasurementPolicy {
-  double min_sample_us =
-      200;  ///< A sample is as many calls as fill this: the steady clock and the scheduler need it.
-  int max_calls_per_sample = 64;
-  int routing_samples = 8;    ///< Distinct routings a bucket is measured on.
-  double drop_after_1 = 3.0;  ///< Out after 1 sample when slower than this times the best.
-  double drop_after_3 = 1.5;  ///< Out after 3 when the minimum exceeds this times the best median.
-  double drop_after_10 =
-      1.15;                   ///< Out after 10 when the median exceeds this times the best median.
-  int finalists = 8;          ///< At most this many go on after 10.
-  int max_race_samples = 30;  ///< Per candidate: further samples no longer change the order.
-  int min_confirm_rounds = 10;  ///< ABBA rounds before an interval means anything.
-  int max_confirm_rounds = 200;
-  double min_gain = 0.01;  ///< A gain under 1 % does not pay for being different.
-  double tie =
-      0.005;  ///< Medians within this are a tie: incumbent, then fewer resources, then lower text.
-  double veto_loss =
-      0.02;  ///< A winner on the tuning workload may not lose more than this on a veto workload.
+  // Sampling.
+  double min_sample_us = 200;      ///< A sample is as many calls as fill this: the clock needs it.
+  int max_calls_per_sample = 64;   ///< Enough for that from 3 us on; a call under 3 us is noise.
+  int routing_samples = 8;         ///< Distinct routings a bucket is measured on, where ...
+  double max_rotation_us = 10000;  ///< ... as many fit into this; long calls average by themselves.
+  double throttle_ratio = 0.92;    ///< A round with a clock under this times the median is dropped.
+
+  // Racing. Times are compared with the best median so far.
+  double drop_after_1 = 3.0;    ///< Out after 1 sample when slower than this times the best.
+  double drop_after_3 = 1.5;    ///< Out after 3 when the minimum exceeds this times the best.
+  double drop_after_10 = 1.15;  ///< Out after 10 when the median exceeds this times the best.
+  double drop_sigmas = 4;       ///< Out at any time when behind by more than the noise explains.
+  int finalists = 8;            ///< At most this many go on after 10.
+  int max_race_samples = 30;    ///< Per candidate: further samples no longer change the order.
+  double explore_share =
+      0.7;             ///< Of a race's time, for first samples; the rest tells the best apart.
+  double tie = 0.005;  ///< Within this: incumbent, then fewer resources, then lower text.
+
+  // Deciding.
   double confirm_share =
-      0.4;  ///< Of a bucket's budget, kept back for confirmation, veto and interval ends.
-  double throttle_ratio =
-      0.92;  ///< A round whose clock is under this times the run's median is dropped for all.
+      0.5;  ///< Of the budget, kept back for confirming, vetoes and interval ends.
+  int min_confirm_rounds = 3;  ///< Six pairs are the fewest whose interval can exclude zero.
+  int max_confirm_rounds = 200;
+  double min_confirm_s =
+      0.1;  ///< Short samples: go on this long, so that a passing state does not decide.
+  double min_gain = 0.01;  ///< A gain under 1 % does not pay for being different.
+  double veto_loss =
+      0.02;  ///< The most a winner may lose on a veto workload or at an interval's end.
 };
 
 /// What happens while tuning, for progress lines and tests. Called on the tuning thread.
@@ -245,6 +252,9 @@ class autotune {  // NOLINT: the name users of such tuners know
 
  private:
   friend class AutoTuner;
+  /// Of the innermost scope of that tuner on this thread; null: there is none.
+  static const Options* options_for(const AutoTuner& tuner);
+
   AutoTuner& tuner_;
   const autotune* outer_;
   Options options_;
