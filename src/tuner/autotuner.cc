@@ -7,13 +7,7 @@
 #include "base/environment.h"
 #include "base/status_macros.h"
 #include "tuner/autotuner_state.h"
-#if __has_include("tuner/tune.h")
 #include "tuner/tune.h"
-#else
-namespace moetune {
-Result<TuneReport> tune_problem(const TuneRequest&);
-}
-#endif
 
 namespace moetune {
 namespace {

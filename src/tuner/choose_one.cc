@@ -12,13 +12,7 @@
 #include "tuner/autotuner_state.h"
 #include "tuner/bucket_runner.h"
 #include "tuner/plan_edit.h"
-#if __has_include("tuner/tune.h")
 #include "tuner/tune.h"
-#else
-namespace moetune {
-Result<TuneReport> tune_problem(const TuneRequest&);
-}
-#endif
 
 namespace moetune {
 namespace {
