@@ -23,13 +23,15 @@ struct LayerOptions {
 Result<FusedMoeSpec> layer_spec(const std::string& model, const LayerOptions& options = {});
 
 /// Random weights of realistic size for a specification, one expert a chunk: for measuring and for trying things out.
-std::unique_ptr<WeightSource> random_weights(const FusedMoeSpec& spec, uint64_t seed);
+Result<std::unique_ptr<WeightSource>> random_weights(const FusedMoeSpec& spec, uint64_t seed);
 
 struct FusedMoeOptions {
   std::string device = "auto";   ///< "auto" (the first GPU, else CPU), "cpu", "cuda:0", ...
   int64_t max_tokens = 1024;     ///< Most tokens of one call; sizes the workspace.
   std::string config;            ///< A tuned configuration; empty: get_config_path() where there is one, else defaults.
   int threads = 0;               ///< CPU threads; 0: all this process may use.
+  std::vector<float> router_bias;  ///< [global_experts], where the specification's router has a selection bias.
+  int32_t first_expert = 0;        ///< Global id of this rank's expert 0, where ep > 1.
 };
 
 /// Owns device, packed weights and workspace. One thread at a time.

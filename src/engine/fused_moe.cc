@@ -1,0 +1,265 @@
+#include "moetune/fused_moe.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <optional>
+
+#include "base/status_macros.h"
+#include "engine/backend.h"
+#include "model/model_spec.h"
+#include "ops/moe/moe_workbench.h"
+#include "ops/moe/weights.h"
+
+namespace moetune {
+
+namespace {
+
+constexpr int64_t kMostTokens = 1 << 20;
+
+struct Compiled {
+  Candidate candidate;
+  std::shared_ptr<Executable> executable;
+};
+
+Status check_options(const FusedMoeSpec& spec, const FusedMoeOptions& options) {
+  if (options.max_tokens < 1 || options.max_tokens > kMostTokens) {
+    return Error{ErrorCode::kInvalidArgument,
+                 fmt::format("max_tokens is {}, not 1 to {}", options.max_tokens, kMostTokens)};
+  }
+  const bool needs_bias = spec.router.selection_bias && !spec.given_routing;
+  const auto wanted = needs_bias ? static_cast<size_t>(spec.global_experts) : 0;
+  if (options.router_bias.size() != wanted) {
+    return Error{ErrorCode::kInvalidArgument,
+                 fmt::format("router_bias has {} values, this router takes {}", options.router_bias.size(), wanted)};
+  }
+  if (options.first_expert < 0 || options.first_expert + spec.experts > spec.global_experts) {
+    return Error{ErrorCode::kInvalidArgument,
+                 fmt::format("first_expert is {}: experts {} to {} of {} do not exist", options.first_expert,
+                             options.first_expert, options.first_expert + spec.experts - 1, spec.global_experts)};
+  }
+  return {};
+}
+
+}  // namespace
+
+struct FusedMoe::State {
+  FusedMoeSpec spec;
+  FusedMoeOptions options;
+  std::unique_ptr<Backend> backend;
+  std::vector<std::unique_ptr<TunableRunner>> runners;
+  std::unique_ptr<AutoTuner> tuner;
+  PlanHandle plan;
+  std::vector<std::string> notes;
+
+  std::string layout;
+  std::shared_ptr<PackedWeights> weights;
+  std::vector<Compiled> compiled;
+  std::vector<uint16_t> default_of;  // [max_tokens + 1]: into `compiled`.
+  std::vector<std::pair<const Decision*, uint16_t>> tuned;
+
+  std::unique_ptr<DeviceBuffer> workspace;
+  std::unique_ptr<DeviceBuffer> router_bias;
+  std::unique_ptr<DeviceBuffer> first_expert;
+  Tensors arguments;
+  Call call;
+
+  TunableRunner& runner() const { return *runners.front(); }
+
+  Status load_configuration();
+  void choose_layout();
+  Result<uint16_t> compile(const Candidate& candidate);
+  Status compile_all();
+  Status place_arguments();
+  size_t index_for(int64_t tokens, Lookup* seen) const;
+  Status run(int64_t tokens, void* output, void* stream);
+};
+
+Status FusedMoe::State::load_configuration() {
+  const bool asked = !options.config.empty();
+  const std::string path = asked ? options.config : get_config_path(tuner->device());
+  Result<TunedConfiguration> configuration = TunedConfiguration::load(path);
+  if (!configuration.ok()) {
+    // A file that was named must be right; the usual one may be damaged without stopping a server.
+    if (asked) return std::move(configuration).error();
+    if (configuration.error().code != ErrorCode::kNotFound) notes.push_back(configuration.error().message);
+    return {};
+  }
+  MOETUNE_ASSIGN_OR_RETURN(notes, tuner->load(*configuration, AutoTuner::Source::kUser));
+  return {};
+}
+
+// The layout of the plan in force, else the default's.
+void FusedMoe::State::choose_layout() {
+  for (int64_t tokens = 1; tokens <= options.max_tokens; ++tokens) {
+    if (const Lookup hit = plan.find(tokens); hit.decision != nullptr) {
+      layout = runner().layout(hit.decision->candidate);
+      return;
+    }
+  }
+  layout = runner().layout(runner().default_candidate(1));
+}
+
+Result<uint16_t> FusedMoe::State::compile(const Candidate& candidate) {
+  for (size_t i = 0; i < compiled.size(); ++i) {
+    if (compiled[i].candidate == candidate) return static_cast<uint16_t>(i);
+  }
+  MOETUNE_ASSIGN_OR_RETURN(auto executable, runner().compile(candidate, options.max_tokens));
+  compiled.push_back({candidate, std::move(executable)});
+  return static_cast<uint16_t>(compiled.size() - 1);
+}
+
+Status FusedMoe::State::compile_all() {
+  default_of.assign(static_cast<size_t>(options.max_tokens) + 1, 0);
+  for (int64_t tokens = 1; tokens <= options.max_tokens; ++tokens) {
+    MOETUNE_ASSIGN_OR_RETURN(default_of[static_cast<size_t>(tokens)], compile(runner().default_in_layout(layout, tokens)));
+    const Decision* decision = plan.find(tokens).decision;
+    if (decision == nullptr || (!tuned.empty() && tuned.back().first == decision)) continue;
+    MOETUNE_ASSIGN_OR_RETURN(const uint16_t index, compile(decision->candidate));
+    tuned.emplace_back(decision, index);
+  }
+  size_t bytes = 0;
+  for (const Compiled& one : compiled) bytes = std::max(bytes, runner().workspace_bytes(one.candidate, options.max_tokens));
+  MOETUNE_ASSIGN_OR_RETURN(workspace, backend->device().allocate(std::max<size_t>(bytes, 1)));
+  return {};
+}
+
+// The tensors of moe_spec.h in their order; run() fills in the rest.
+Status FusedMoe::State::place_arguments() {
+  Device& device = backend->device();
+  arguments = {{"hidden", DataType::kBf16, {0, spec.hidden}, nullptr}};
+  if (spec.given_routing) {
+    arguments.push_back({"topk_ids", DataType::kI32, {0, spec.top_k}, nullptr});
+    arguments.push_back({"topk_weights", DataType::kF32, {0, spec.top_k}, nullptr});
+  } else {
+    arguments.push_back({"logits", DataType::kF32, {0, spec.global_experts}, nullptr});
+    if (spec.router.selection_bias) {
+      const size_t bytes = options.router_bias.size() * sizeof(float);
+      MOETUNE_ASSIGN_OR_RETURN(router_bias, device.allocate(bytes));
+      MOETUNE_RETURN_IF_ERROR(device.upload(router_bias->data(), options.router_bias.data(), bytes));
+      arguments.push_back({"router_bias", DataType::kF32, {spec.global_experts}, router_bias->data()});
+    }
+  }
+  if (spec.ep > 1) {
+    MOETUNE_ASSIGN_OR_RETURN(first_expert, device.allocate(sizeof(int32_t)));
+    MOETUNE_RETURN_IF_ERROR(device.upload(first_expert->data(), &options.first_expert, sizeof(int32_t)));
+    arguments.push_back({"first_expert", DataType::kI32, {1}, first_expert->data()});
+  }
+  arguments.push_back({"output", spec.output, {0, spec.hidden}, nullptr});
+  call = {.arguments = &arguments, .weights = weights.get(), .workspace = workspace->data(),
+          .workspace_bytes = workspace->bytes(), .stream = nullptr};
+  return {};
+}
+
+size_t FusedMoe::State::index_for(int64_t tokens, Lookup* seen) const {
+  *seen = plan.find(tokens);
+  if (seen->decision != nullptr) {
+    for (const auto& [decision, index] : tuned) {
+      if (decision == seen->decision) return index;
+    }
+    // Published after create(): serving does not wait for a compiler.
+    seen->provenance = Provenance::kDefault;
+    seen->reason = "the plan was published after this layer was made";
+  }
+  return default_of[static_cast<size_t>(tokens)];
+}
+
+Status FusedMoe::State::run(int64_t tokens, void* output, void* stream) {
+  if (tokens == 0) return {};
+  arguments.front().shape[0] = tokens;
+  arguments.back().shape[0] = tokens;
+  arguments.back().data = output;
+  call.stream = stream;
+  Lookup seen;
+  return compiled[index_for(tokens, &seen)].executable->run(call);
+}
+
+FusedMoe::FusedMoe() : state_(std::make_unique<State>()) {}
+FusedMoe::~FusedMoe() = default;
+
+Result<std::unique_ptr<FusedMoe>> FusedMoe::create(const FusedMoeSpec& spec, WeightSource& weights,
+                                                   const FusedMoeOptions& options) {
+  MOETUNE_RETURN_IF_ERROR(validate(spec));
+  MOETUNE_RETURN_IF_ERROR(check_options(spec, options));
+  std::unique_ptr<FusedMoe> layer(new FusedMoe());
+  State& state = *layer->state_;
+  state.spec = spec;
+  state.options = options;
+  MOETUNE_ASSIGN_OR_RETURN(state.backend, open_backend(options.device, {.threads = options.threads}));
+  MOETUNE_ASSIGN_OR_RETURN(state.runners, state.backend->make_runners(spec));
+  state.tuner = std::make_unique<AutoTuner>(state.backend->device().properties());
+  MOETUNE_RETURN_IF_ERROR(state.load_configuration());
+
+  std::vector<TunableRunner*> runners;
+  for (const auto& runner : state.runners) runners.push_back(runner.get());
+  const Problem problem = moe_problem(spec);
+  for (std::string& note : state.tuner->validate(problem, runners)) state.notes.push_back(std::move(note));
+  state.plan = state.tuner->handle(problem);
+
+  state.choose_layout();
+  MOETUNE_RETURN_IF_ERROR(state.compile_all());
+  MOETUNE_ASSIGN_OR_RETURN(state.weights, state.runner().pack(state.layout, weights));
+  MOETUNE_RETURN_IF_ERROR(state.place_arguments());
+  return layer;
+}
+
+Status FusedMoe::run(int64_t tokens, const void* hidden, const float* logits, void* output, void* stream) {
+  State& state = *state_;
+  if (state.spec.given_routing) {
+    return Error{ErrorCode::kInvalidArgument, "this layer's routing is given", "call run_routed()"};
+  }
+  if (tokens < 0 || tokens > state.options.max_tokens) {
+    return Error{ErrorCode::kInvalidArgument, fmt::format("{} tokens; the layer was made for 0 to {}", tokens, state.options.max_tokens)};
+  }
+  state.arguments[0].data = const_cast<void*>(hidden);
+  state.arguments[1].data = const_cast<float*>(logits);
+  state.arguments[1].shape[0] = tokens;
+  return state.run(tokens, output, stream);
+}
+
+Status FusedMoe::run_routed(int64_t tokens, const void* hidden, const int32_t* ids, const float* weights, void* output,
+                            void* stream) {
+  State& state = *state_;
+  if (!state.spec.given_routing) {
+    return Error{ErrorCode::kInvalidArgument, "this layer routes by its own router", "call run() with logits"};
+  }
+  if (tokens < 0 || tokens > state.options.max_tokens) {
+    return Error{ErrorCode::kInvalidArgument, fmt::format("{} tokens; the layer was made for 0 to {}", tokens, state.options.max_tokens)};
+  }
+  state.arguments[0].data = const_cast<void*>(hidden);
+  state.arguments[1].data = const_cast<int32_t*>(ids);
+  state.arguments[2].data = const_cast<float*>(weights);
+  state.arguments[1].shape[0] = tokens;
+  state.arguments[2].shape[0] = tokens;
+  return state.run(tokens, output, stream);
+}
+
+FusedMoe::Selected FusedMoe::selected(int64_t tokens) const {
+  const int64_t within = std::clamp<int64_t>(tokens, 1, state_->options.max_tokens);
+  Lookup seen;
+  const size_t index = state_->index_for(within, &seen);
+  return {&state_->compiled[index].candidate, seen.provenance, seen.reason};
+}
+
+const std::vector<std::string>& FusedMoe::notes() const { return state_->notes; }
+const FusedMoeSpec& FusedMoe::spec() const { return state_->spec; }
+AutoTuner& FusedMoe::tuner() { return *state_->tuner; }
+
+Result<FusedMoeSpec> layer_spec(const std::string& model, const LayerOptions& options) {
+  MOETUNE_ASSIGN_OR_RETURN(const ModelSpec loaded, load_model(model));
+  std::optional<WeightFormat> weights;
+  if (!options.weights.empty()) {
+    weights = parse_weight_format(options.weights);
+    if (!weights) {
+      return Error{ErrorCode::kInvalidArgument, fmt::format("'{}' is not a weight format", options.weights),
+                   "bf16 and nvfp4 are"};
+    }
+  }
+  return layer_spec(loaded, weights, {.tp = options.tp, .ep = options.ep, .rank = options.rank});
+}
+
+Result<std::unique_ptr<WeightSource>> random_weights(const FusedMoeSpec& spec, uint64_t seed) {
+  return make_random_weights(spec, DataKind::kRealistic, seed);
+}
+
+}  // namespace moetune

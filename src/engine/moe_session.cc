@@ -1,0 +1,62 @@
+#include "engine/moe_session.h"
+
+#include <algorithm>
+
+#include "base/status_macros.h"
+#include "ops/moe/moe_workbench.h"
+#include "ops/moe/weights.h"
+#include "tuner/in_process_executor.h"
+
+namespace moetune {
+
+namespace {
+
+std::vector<TunableRunner*> pointers_to(const std::vector<std::unique_ptr<TunableRunner>>& runners) {
+  std::vector<TunableRunner*> pointers;
+  for (const auto& runner : runners) pointers.push_back(runner.get());
+  return pointers;
+}
+
+}  // namespace
+
+FusedMoeSpec exact_probe(const FusedMoeSpec& spec) {
+  FusedMoeSpec probe = exact_variant(spec);
+  // Eight experts touch every path of a kernel's grouping, and take a fraction of the layer's memory.
+  probe.experts = std::min<int64_t>(spec.experts, std::max<int64_t>(8, spec.top_k));
+  probe.global_experts = probe.experts;
+  probe.top_k = static_cast<int>(std::min<int64_t>(spec.top_k, probe.experts));
+  probe.ep = 1;
+  return probe;
+}
+
+Result<std::unique_ptr<MoeSession>> MoeSession::create(Backend& backend, const FusedMoeSpec& spec, uint64_t seed) {
+  MOETUNE_RETURN_IF_ERROR(validate(spec));
+  std::unique_ptr<MoeSession> session(new MoeSession(backend, spec));
+  const FusedMoeSpec probe = exact_probe(spec);
+  MOETUNE_ASSIGN_OR_RETURN(session->runners_, backend.make_runners(spec));
+  MOETUNE_ASSIGN_OR_RETURN(session->exact_runners_, backend.make_runners(probe));
+  session->runner_pointers_ = pointers_to(session->runners_);
+
+  MoeWorkbenchOptions options{.seed = seed, .last_level_cache_bytes = backend.device().last_level_cache_bytes()};
+  MOETUNE_ASSIGN_OR_RETURN(session->bench_, make_moe_workbench(spec, options));
+  options.kind = DataKind::kExact;
+  MOETUNE_ASSIGN_OR_RETURN(session->exact_bench_, make_moe_workbench(probe, options));
+  session->executor_ = make_in_process_executor(backend.device(), *session->bench_, session->runner_pointers_);
+  session->exact_executor_ =
+      make_in_process_executor(backend.device(), *session->exact_bench_, pointers_to(session->exact_runners_));
+  return session;
+}
+
+TuneRequest MoeSession::request(Buckets buckets) {
+  TuneRequest request{.problem = problem(), .runners = runner_pointers_, .buckets = std::move(buckets)};
+  request.veto_workloads = {"zipf:1.2"};
+  request.device = backend_.device().properties();
+  request.peak = backend_.peak();
+  request.bench = bench_.get();
+  request.executor = executor_.get();
+  request.exact_bench = exact_bench_.get();
+  request.exact_executor = exact_executor_.get();
+  return request;
+}
+
+}  // namespace moetune

@@ -1,0 +1,55 @@
+// Everything that measuring one layer on one device takes, put together: runners, workbenches, executors.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "engine/backend.h"
+#include "moetune/autotuner.h"
+#include "moetune/measuring.h"
+#include "moetune/moe_spec.h"
+#include "moetune/result.h"
+
+namespace moetune {
+
+/// One layer on a backend, which must outlive it. Not thread-safe.
+class MoeSession {
+ public:
+  /// kUnsupported where the backend has no runner for the specification.
+  static Result<std::unique_ptr<MoeSession>> create(Backend& backend, const FusedMoeSpec& spec, uint64_t seed);
+
+  const FusedMoeSpec& spec() const { return spec_; }
+  Backend& backend() { return backend_; }
+  const Problem& problem() const { return bench_->problem(); }
+  std::span<TunableRunner* const> runners() const { return runner_pointers_; }
+  TunableRunner& default_runner() const { return *runner_pointers_.front(); }
+
+  /// Realistic data: what is timed, and checked closely.
+  Workbench& bench() { return *bench_; }
+  Executor& executor() { return *executor_; }
+  /// Integer data through a few experts of the same sizes: checked bit by bit.
+  Workbench& exact_bench() { return *exact_bench_; }
+  Executor& exact_executor() { return *exact_executor_; }
+
+  /// A request with all parts in place; the caller sets budget, workload, progress and stop.
+  TuneRequest request(Buckets buckets);
+
+ private:
+  explicit MoeSession(Backend& backend, const FusedMoeSpec& spec) : backend_(backend), spec_(spec) {}
+
+  Backend& backend_;
+  FusedMoeSpec spec_;
+  std::vector<std::unique_ptr<TunableRunner>> runners_;
+  std::vector<std::unique_ptr<TunableRunner>> exact_runners_;
+  std::vector<TunableRunner*> runner_pointers_;
+  std::unique_ptr<Workbench> bench_;
+  std::unique_ptr<Workbench> exact_bench_;
+  std::unique_ptr<Executor> executor_;
+  std::unique_ptr<Executor> exact_executor_;
+};
+
+/// The specification that a layer's exact check runs: the same sizes, formats and kernels with few experts, given routing and a linear activation.
+FusedMoeSpec exact_probe(const FusedMoeSpec& spec);
+
+}  // namespace moetune

@@ -1,0 +1,222 @@
+#include "ops/moe/moe_workbench.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+#include <list>
+#include <map>
+#include <numeric>
+#include <optional>
+#include <utility>
+
+#include "base/bf16.h"
+#include "base/status_macros.h"
+#include "ops/moe/arguments.h"
+#include "ops/moe/reference.h"
+#include "ops/moe/verify.h"
+#include "ops/moe/workload.h"
+
+namespace moetune {
+
+namespace {
+
+// As a logit: no router of ours chooses this expert while it has others.
+constexpr float kNeverChosen = -1e30f;
+
+// The first `count` chunks of a source.
+class FirstChunks final : public WeightSource {
+ public:
+  FirstChunks(WeightSource& all, int64_t count) : all_(all), count_(count) {}
+  int64_t chunks() const override { return count_; }
+  Result<Tensors> chunk(int64_t index) override { return all_.chunk(index); }
+
+ private:
+  WeightSource& all_;
+  int64_t count_;
+};
+
+// Spreads routing over the first `few` experts to a router that sees `all` of them.
+void widen_logits(Routing& routing, int64_t few, int64_t all) {
+  std::vector<float> wide(static_cast<size_t>(routing.tokens * all), kNeverChosen);
+  for (int64_t token = 0; token < routing.tokens; ++token) {
+    std::copy_n(routing.logits.begin() + token * few, few, wide.begin() + token * all);
+  }
+  routing.logits = std::move(wide);
+  if (!routing.router_bias.empty()) routing.router_bias.resize(static_cast<size_t>(all), kNeverChosen);
+}
+
+// Rows of a bf16 or f32 output as the values that other candidates are compared with.
+std::vector<float> values_of(const Tensor& rows) {
+  std::vector<float> values(static_cast<size_t>(rows.values()));
+  if (rows.type == DataType::kBf16) {
+    std::transform(rows.as<const uint16_t>(), rows.as<const uint16_t>() + values.size(), values.begin(), bf16_to_float);
+  } else {
+    std::copy_n(rows.as<const float>(), values.size(), values.begin());
+  }
+  return values;
+}
+
+// What is known to be right of one call.
+struct Expected {
+  Case what;
+  Scale scale = Scale::kFull;
+  int sample = 0;
+  ReferenceRows reference;
+  std::optional<ReferenceRows> agreed;  // Every row, from the first candidate that matched `reference`.
+
+  bool is_of(const Case& c, Scale s, int n) const { return what == c && scale == s && sample == n; }
+};
+
+class MoeWorkbench final : public Workbench {
+ public:
+  MoeWorkbench(FusedMoeSpec spec, MoeWorkbenchOptions options, std::unique_ptr<WeightSource> weights)
+      : spec_(std::move(spec)),
+        options_(options),
+        problem_(moe_problem(spec_)),
+        weights_(std::move(weights)),
+        subset_(*weights_, subset_experts(spec_, options.last_level_cache_bytes)) {}
+
+  const Problem& problem() const override { return problem_; }
+
+  WeightSource& weights(Scale scale) override {
+    if (scale == Scale::kSubset) return subset_;
+    return *weights_;
+  }
+
+  Result<Tensors> arguments(const Case& c, Scale scale, int sample) override {
+    MOETUNE_ASSIGN_OR_RETURN(inputs_, inputs(c, scale, sample));
+    return call_arguments(spec_, inputs_, nullptr);
+  }
+
+  int outputs() const override { return 1; }
+
+  std::vector<int64_t> check_rows(const Case& c, Scale scale, int /*sample*/) override {
+    std::vector<int64_t> rows(static_cast<size_t>(tokens(c, scale)));
+    std::iota(rows.begin(), rows.end(), int64_t{0});
+    return rows;
+  }
+
+  Verdict judge(const Case& c, Scale scale, int sample, std::span<const int64_t> rows, const Tensors& outputs) override {
+    const Tensor* output = find(outputs, "output");
+    if (output == nullptr || output->shape.size() != 2 || output->shape[0] != static_cast<int64_t>(rows.size()) ||
+        output->shape[1] != spec_.hidden) {
+      return {false, "the output does not have the rows that were asked for"};
+    }
+    Result<Expected*> expected = expect(c, scale, sample);
+    if (!expected.ok()) return {false, "no reference: " + expected.error().message};
+    return judge_rows(**expected, rows, *output);
+  }
+
+  Work work(const Case& c, Scale scale, int sample) override {
+    const Result<MoeInputs> made = inputs(c, scale, sample);
+    if (!made.ok()) return {};
+    const std::vector<int64_t> rows = rows_per_expert(made->routing.ids, made->first_expert, spec_.experts);
+    return moe_work(spec_, rows, made->routing.tokens);
+  }
+
+ private:
+  int64_t tokens(const Case& c, Scale scale) const {
+    return scale == Scale::kFull ? c.tokens : subset_tokens(spec_, options_.last_level_cache_bytes, c.tokens);
+  }
+
+  Result<MoeInputs> inputs(const Case& c, Scale scale, int sample) {
+    auto workload = workloads_.find(c.workload);
+    if (workload == workloads_.end()) {
+      MOETUNE_ASSIGN_OR_RETURN(Workload parsed, parse_workload(c.workload));
+      workload = workloads_.emplace(c.workload, std::move(parsed)).first;
+    }
+    FusedMoeSpec routed = spec_;
+    const int64_t few = scale == Scale::kSubset ? subset_.chunks() : spec_.experts;
+    if (few < spec_.experts) routed.experts = routed.global_experts = few;
+    MOETUNE_ASSIGN_OR_RETURN(MoeInputs made, make_inputs(routed, workload->second, tokens(c, scale), options_.kind,
+                                                         c.seed, static_cast<uint64_t>(sample)));
+    if (few < spec_.experts) widen_logits(made.routing, few, spec_.global_experts);
+    return made;
+  }
+
+  // A few calls are remembered: the bucket's own and those of its veto workload.
+  Result<Expected*> expect(const Case& c, Scale scale, int sample) {
+    constexpr size_t kRemembered = 4;
+    for (Expected& known : expected_) {
+      if (known.is_of(c, scale, sample)) return &known;
+    }
+    MOETUNE_ASSIGN_OR_RETURN(MoeInputs made, inputs(c, scale, sample));
+    const std::vector<int64_t> checked = sample_rows(spec_, made, options_.reference_rows, c.seed);
+    const Tensors arguments = call_arguments(spec_, made, nullptr);
+    MOETUNE_ASSIGN_OR_RETURN(ReferenceRows reference,
+                             reference_rows(spec_, *weights_, arguments, checked, options_.threads));
+    if (expected_.size() >= kRemembered) expected_.pop_front();
+    expected_.push_back({c, scale, sample, std::move(reference), std::nullopt});
+    return &expected_.back();
+  }
+
+  Verdict judge_rows(Expected& expected, std::span<const int64_t> rows, const Tensor& output) const {
+    std::vector<int64_t> positions;  // Of the reference's tokens among `rows`.
+    for (const int64_t token : expected.reference.tokens) {
+      const auto at = std::find(rows.begin(), rows.end(), token);
+      if (at == rows.end()) return {false, fmt::format("row {} is missing", token)};
+      positions.push_back(at - rows.begin());
+    }
+    std::vector<std::byte> gathered = gather_rows(output, positions);
+    const Tensor checked = {"output", output.type, {static_cast<int64_t>(positions.size()), spec_.hidden}, gathered.data()};
+    if (Verdict verdict = compare(expected.reference, checked); !verdict.ok) return verdict;
+    if (!expected.agreed) {
+      expected.agreed = ReferenceRows{{rows.begin(), rows.end()}, spec_.hidden, values_of(output)};
+      return {};
+    }
+    if (!std::equal(rows.begin(), rows.end(), expected.agreed->tokens.begin(), expected.agreed->tokens.end())) return {};
+    Verdict verdict = compare(*expected.agreed, output);
+    if (!verdict.ok) verdict.reason += " (against an output that was right where the reference was asked)";
+    return verdict;
+  }
+
+  Verdict compare(const ReferenceRows& right, const Tensor& rows) const {
+    return options_.kind == DataKind::kExact ? compare_exact(right, rows).verdict : compare_close(right, rows).verdict;
+  }
+
+  FusedMoeSpec spec_;
+  MoeWorkbenchOptions options_;
+  Problem problem_;
+  std::unique_ptr<WeightSource> weights_;
+  FirstChunks subset_;
+  std::map<std::string, Workload> workloads_;
+  MoeInputs inputs_;
+  std::list<Expected> expected_;
+};
+
+}  // namespace
+
+int64_t subset_experts(const FusedMoeSpec& spec, size_t last_level_cache_bytes) {
+  // The router cannot keep to a few experts where it has to spread over groups or over ranks.
+  if (spec.router.groups > 1 || spec.ep > 1) return spec.experts;
+  const int64_t bytes = 3 * static_cast<int64_t>(last_level_cache_bytes);
+  const int64_t enough = bytes / expert_weight_bytes(spec) + 1;
+  const int64_t few = std::max<int64_t>({enough, 2 * spec.top_k, 8});
+  return 2 * few <= spec.experts ? few : spec.experts;
+}
+
+int64_t subset_tokens(const FusedMoeSpec& spec, size_t last_level_cache_bytes, int64_t tokens) {
+  const int64_t few = subset_experts(spec, last_level_cache_bytes);
+  return std::max<int64_t>(1, (tokens * few + spec.experts / 2) / spec.experts);
+}
+
+Work moe_work(const FusedMoeSpec& spec, std::span<const int64_t> rows_per_expert, int64_t tokens) {
+  Work work;
+  const int64_t rows = std::accumulate(rows_per_expert.begin(), rows_per_expert.end(), int64_t{0});
+  work.touched_chunks = touched_experts(rows_per_expert);
+  const double output_bytes = bits_per_value(spec.output) / 8.0;
+  work.bytes = static_cast<double>(work.touched_chunks * expert_weight_bytes(spec)) +
+               static_cast<double>(tokens * spec.hidden) * (2 + output_bytes);
+  work.operations = 2.0 * static_cast<double>(rows) *
+                    static_cast<double>(spec.w13_rows() * spec.hidden + spec.hidden * spec.intermediate);
+  return work;
+}
+
+Result<std::unique_ptr<Workbench>> make_moe_workbench(const FusedMoeSpec& spec, const MoeWorkbenchOptions& options) {
+  const FusedMoeSpec judged = options.kind == DataKind::kExact ? exact_variant(spec) : spec;
+  MOETUNE_ASSIGN_OR_RETURN(auto weights, make_random_weights(judged, options.kind, options.seed));
+  return std::unique_ptr<Workbench>(std::make_unique<MoeWorkbench>(judged, options, std::move(weights)));
+}
+
+}  // namespace moetune

@@ -1,0 +1,185 @@
+#include "ops/moe/moe_workbench.h"
+
+#include <gtest/gtest.h>
+
+#include <numeric>
+
+#include "base/bf16.h"
+#include "ops/moe/arguments.h"
+#include "ops/moe/reference.h"
+
+namespace moetune {
+namespace {
+
+FusedMoeSpec small_spec() {
+  FusedMoeSpec spec;
+  spec.hidden = 48;
+  spec.intermediate = 32;
+  spec.experts = spec.global_experts = 64;
+  spec.top_k = 4;
+  return spec;
+}
+
+std::vector<FusedMoeSpec> varied_specs() {
+  std::vector<FusedMoeSpec> specs = {small_spec()};
+  const auto add = [&specs](auto change) {
+    FusedMoeSpec spec = small_spec();
+    change(spec);
+    specs.push_back(spec);
+  };
+  add([](auto& s) { s.hidden = 64; });
+  add([](auto& s) { s.intermediate = 16; });
+  add([](auto& s) { s.experts = s.global_experts = 32; });
+  add([](auto& s) { s.global_experts = 128, s.ep = 2; });
+  add([](auto& s) { s.top_k = 2; });
+  add([](auto& s) { s.weights = WeightFormat::kNvfp4; });
+  add([](auto& s) { s.output = DataType::kF32; });
+  add([](auto& s) { s.activation = Activation::kSwiGluClamped; });
+  add([](auto& s) { s.bias = true; });
+  add([](auto& s) { s.given_routing = true; });
+  add([](auto& s) { s.tp = 2; });
+  add([](auto& s) { s.router.score = Score::kSigmoid; });
+  add([](auto& s) { s.router.selection_bias = true; });
+  add([](auto& s) { s.router.groups = 8, s.router.top_groups = 4; });
+  add([](auto& s) { s.router.score_after_top_k = true; });
+  add([](auto& s) { s.router.renormalise = false; });
+  add([](auto& s) { s.router.scale = 2.827f; });
+  return specs;
+}
+
+TEST(MoeProblem, KeysDifferWhereAnythingThatChangesTheKernelDiffers) {
+  const std::vector<FusedMoeSpec> specs = varied_specs();
+  for (size_t i = 0; i < specs.size(); ++i) {
+    for (size_t j = 0; j < i; ++j) EXPECT_NE(moe_problem(specs[i]).key(), moe_problem(specs[j]).key()) << i << " " << j;
+  }
+}
+
+TEST(MoeProblem, RoundTripsEverySpecification) {
+  for (const FusedMoeSpec& spec : varied_specs()) {
+    const Result<FusedMoeSpec> again = moe_spec_of(moe_problem(spec));
+    ASSERT_TRUE(again.ok()) << again.error().message;
+    EXPECT_EQ(*again, spec) << moe_problem(spec).key();
+  }
+}
+
+TEST(MoeProblem, NamesTheAttributeItCannotRead) {
+  Problem problem = moe_problem(small_spec());
+  problem.attributes["hidden"] = "many";
+  EXPECT_NE(moe_spec_of(problem).error().message.find("hidden"), std::string::npos);
+  problem = moe_problem(small_spec());
+  problem.attributes["colour"] = "blue";
+  EXPECT_NE(moe_spec_of(problem).error().message.find("colour"), std::string::npos);
+  problem = moe_problem(small_spec());
+  problem.attributes.erase("top_k");
+  EXPECT_FALSE(moe_spec_of(problem).ok());
+}
+
+// A bench and the right output of one of its calls.
+struct Bench {
+  explicit Bench(const FusedMoeSpec& s, DataKind kind = DataKind::kRealistic, Scale scale = Scale::kFull)
+      : spec(kind == DataKind::kExact ? exact_variant(s) : s), scale_(scale) {
+    bench = std::move(make_moe_workbench(s, {.kind = kind, .seed = 7, .reference_rows = 3, .last_level_cache_bytes = 4096}).value());
+    arguments = bench->arguments(c, scale, 0).value();
+    rows = bench->check_rows(c, scale, 0);
+    const ReferenceRows right = reference_rows(spec, bench->weights(Scale::kFull), arguments, rows).value();
+    output.resize(right.values.size());
+    std::transform(right.values.begin(), right.values.end(), output.begin(), float_to_bf16);
+  }
+  Verdict judge() {
+    const Tensors outputs = {{"output", DataType::kBf16, {static_cast<int64_t>(rows.size()), spec.hidden}, output.data()}};
+    return bench->judge(c, scale_, 0, rows, outputs);
+  }
+
+  FusedMoeSpec spec;
+  Scale scale_;
+  Case c{.tokens = 40, .workload = "uniform", .seed = 3};
+  std::unique_ptr<Workbench> bench;
+  Tensors arguments;
+  std::vector<int64_t> rows;
+  std::vector<uint16_t> output;
+};
+
+TEST(MoeWorkbench, AcceptsTheReferencesOwnOutput) {
+  for (const DataKind kind : {DataKind::kRealistic, DataKind::kExact}) {
+    for (const Scale scale : {Scale::kFull, Scale::kSubset}) {
+      Bench bench(small_spec(), kind, scale);
+      EXPECT_TRUE(bench.judge().ok) << bench.judge().reason;
+    }
+  }
+}
+
+TEST(MoeWorkbench, ARowThatTheReferenceWasNotAskedForMustAgreeWithAnOutputThatWasRight) {
+  Bench bench(small_spec());
+  ASSERT_TRUE(bench.judge().ok);
+  for (size_t row = 0; row < bench.rows.size(); ++row) {
+    const size_t at = row * static_cast<size_t>(bench.spec.hidden);
+    const uint16_t right = bench.output[at];
+    bench.output[at] = float_to_bf16(bf16_to_float(right) + 40);
+    EXPECT_FALSE(bench.judge().ok) << "row " << row;
+    bench.output[at] = right;
+  }
+  EXPECT_TRUE(bench.judge().ok);
+}
+
+TEST(MoeWorkbench, ANonFiniteFirstOutputIsNeverWhatOthersAreComparedWith) {
+  Bench bench(small_spec());
+  const std::vector<uint16_t> right = bench.output;
+  std::fill(bench.output.begin(), bench.output.end(), uint16_t{0xFFFF});
+  EXPECT_FALSE(bench.judge().ok);
+  bench.output = right;
+  EXPECT_TRUE(bench.judge().ok);
+}
+
+TEST(MoeWorkbench, ExactDataShowsOneWrongBit) {
+  Bench bench(small_spec(), DataKind::kExact);
+  ASSERT_TRUE(bench.judge().ok);
+  bench.output.back() ^= 1;
+  EXPECT_FALSE(bench.judge().ok);
+}
+
+TEST(MoeWorkbench, ASubsetKeepsRowsPerExpertAndTheWholeRoutersWidth) {
+  const FusedMoeSpec spec = small_spec();
+  Bench bench(spec, DataKind::kRealistic, Scale::kSubset);
+  const int64_t few = bench.bench->weights(Scale::kSubset).chunks();
+  ASSERT_LT(few, spec.experts);
+  ASSERT_EQ(few, subset_experts(spec, 4096));
+  const Tensor* logits = find(bench.arguments, "logits");
+  EXPECT_EQ(logits->shape, (std::vector<int64_t>{subset_tokens(spec, 4096, 40), spec.global_experts}));
+  const Work whole = bench.bench->work(bench.c, Scale::kFull, 0);
+  const Work part = bench.bench->work(bench.c, Scale::kSubset, 0);
+  const double rows_per_expert = whole.operations / static_cast<double>(spec.experts);
+  EXPECT_NEAR(part.operations / static_cast<double>(few), rows_per_expert, 0.1 * rows_per_expert);
+  EXPECT_LE(part.touched_chunks, few);
+}
+
+TEST(MoeWorkbench, ASubsetExceedsThreeTimesTheCacheOrIsTheWhole) {
+  FusedMoeSpec spec = small_spec();
+  spec.experts = spec.global_experts = 512;
+  const int64_t each = expert_weight_bytes(spec);
+  for (const size_t cache : {size_t{0}, size_t{4096}, size_t{100'000}, size_t{1} << 20, size_t{1} << 30}) {
+    const int64_t few = subset_experts(spec, cache);
+    EXPECT_TRUE(few == spec.experts || few * each > 3 * static_cast<int64_t>(cache)) << cache;
+    EXPECT_GE(few, 2 * spec.top_k);
+  }
+  spec.router.groups = 8;
+  spec.router.top_groups = 4;
+  EXPECT_EQ(subset_experts(spec, 0), spec.experts) << "a router with groups cannot keep to a few experts";
+}
+
+TEST(MoeWorkbench, WorkCountsTouchedExpertsAndTheirRows) {
+  FusedMoeSpec spec = small_spec();
+  const std::vector<int64_t> rows = {3, 0, 1};
+  const Work work = moe_work(spec, rows, 2);
+  EXPECT_EQ(work.touched_chunks, 2);
+  EXPECT_DOUBLE_EQ(work.operations, 2.0 * 4 * (64 * 48 + 48 * 32));
+  EXPECT_DOUBLE_EQ(work.bytes, 2.0 * (64 * 48 + 48 * 32) * 2 + 2 * 48 * 4);
+}
+
+TEST(MoeWorkbench, ABadWorkloadIsAnErrorAndNotACrash) {
+  const auto bench = std::move(make_moe_workbench(small_spec(), {})).value();
+  const Case c{.tokens = 3, .workload = "trace:/nowhere/at/all.json", .seed = 0};
+  EXPECT_FALSE(bench->arguments(c, Scale::kFull, 0).ok());
+}
+
+}  // namespace
+}  // namespace moetune
