@@ -1,0 +1,361 @@
+#include "tuner/race.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numeric>
+
+#include "base/random.h"
+#include "base/statistics.h"
+
+namespace moetune {
+namespace {
+
+using State = Contender::State;
+
+constexpr double kAssumedNoise = 0.05;  // Until there are two samples of something.
+constexpr double kLeastNoise = 0.005;   // No clock and no scheduler are better than this.
+constexpr int kExploredPerRound = 16;   // A throttled round is repeated: this bounds what is lost.
+constexpr int kFirmSamples = 3;         // With fewer, a stored time is worth another try.
+
+class Race {
+ public:
+  Race(Meter& meter, const RaceTask& task, std::vector<Contender> contenders)
+      : meter_(meter), task_(task), policy_(meter.policy()), contenders_(std::move(contenders)) {}
+
+  RaceResult run() {
+    recall();
+    explore();
+    while (!meter_.over(task_.deadline_s) && !stopped_ && !decided()) run_round();
+    return finish();
+  }
+
+ private:
+  void recall();
+  void explore();
+  int next_to_explore(int step) const;
+  int best_expected() const;
+  int waiting_neighbour_of_best() const;
+  int waiting_far_off(int step) const;
+  void run_round();
+  bool sample_all(const std::vector<int>& order);
+  void commit(Contender& contender, const Sample& sample);
+  void drop_the_slow();
+  bool is_slow(const Contender& contender, const Contender& best) const;
+  double noise() const;
+  double noise_band(const Contender& a, const Contender& b) const;
+  const Contender* best() const;
+  bool decided() const;
+  std::vector<int> running() const;
+  RaceResult finish();
+
+  Meter& meter_;
+  const RaceTask& task_;
+  const MeasurementPolicy& policy_;
+  std::vector<Contender> contenders_;
+  int round_ = 0;
+  bool stopped_ = false;
+  mutable double noise_ = 0;
+};
+
+// What the store knows is not measured again, unless it has hardly been measured and may still win.
+void Race::recall() {
+  double best_known = std::numeric_limits<double>::infinity();
+  for (Contender& contender : contenders_) {
+    if (meter_.is_out(contender.candidate, task_.spot)) {
+      contender.state = State::kRejected;
+    } else if (const MeasurementRecord* record =
+                   meter_.known().timed(contender.candidate, task_.spot, task_.stage)) {
+      contender.time = record->time;
+      contender.state = State::kDropped;
+      best_known = std::min(best_known, record->time.median_us);
+    }
+  }
+  for (Contender& contender : contenders_) {
+    const bool is_vague =
+        contender.state == State::kDropped && contender.time.samples < kFirmSamples;
+    if (is_vague && contender.time.median_us < best_known * policy_.drop_after_10) {
+      contender.time = {};
+      contender.state = State::kWaiting;
+    }
+  }
+}
+
+void Race::explore() {
+  const double start = meter_.elapsed_s();
+  const double until = start + policy_.explore_share * (task_.deadline_s - start);
+  for (int step = 0; !stopped_;) {
+    std::vector<int> order;
+    while (static_cast<int>(order.size()) < kExploredPerRound && !meter_.over(until)) {
+      const int index = next_to_explore(step++);
+      if (index < 0) break;
+      order.push_back(index);
+      // One at a time, so that the next choice knows this one's result.
+      if (!sample_all({index})) break;
+    }
+    if (order.empty()) return;
+    drop_the_slow();
+  }
+}
+
+int Race::next_to_explore(int step) const {
+  for (size_t i = 0; i < contenders_.size(); ++i) {
+    if (contenders_[i].pinned && contenders_[i].state == State::kWaiting)
+      return static_cast<int>(i);
+  }
+  // Of four, two that ran well nearby, one next to the best so far, one from anywhere.
+  const int choices[] = {best_expected(), waiting_neighbour_of_best()};
+  const bool from_anywhere = step % 4 == 3;
+  if (!from_anywhere) {
+    const int preferred = step % 4 == 2 ? 1 : 0;
+    for (int choice : {choices[preferred], choices[1 - preferred]}) {
+      if (choice >= 0) return choice;
+    }
+  }
+  return waiting_far_off(step);
+}
+
+int Race::best_expected() const {
+  int found = -1;
+  for (size_t i = 0; i < contenders_.size(); ++i) {
+    const Contender& contender = contenders_[i];
+    if (contender.state != State::kWaiting || contender.expected <= 0) continue;
+    if (found < 0 || contender.expected < contenders_[static_cast<size_t>(found)].expected) {
+      found = static_cast<int>(i);
+    }
+  }
+  return found;
+}
+
+int Race::waiting_neighbour_of_best() const {
+  const Contender* leader = best();
+  if (leader == nullptr) return -1;
+  for (size_t i = 0; i < contenders_.size(); ++i) {
+    if (contenders_[i].state != State::kWaiting) continue;
+    if (differ_in_one_parameter(leader->candidate, contenders_[i].candidate)) {
+      return static_cast<int>(i);
+    }
+  }
+  return -1;
+}
+
+// Multiples of the golden ratio spread evenly over the list, however many are taken.
+int Race::waiting_far_off(int step) const {
+  const size_t count = contenders_.size();
+  const double position = std::fmod((step + 1) * 0.6180339887498949, 1.0);
+  const auto first = static_cast<size_t>(position * static_cast<double>(count));
+  for (size_t i = 0; i < count; ++i) {
+    const size_t index = (first + i) % count;
+    if (contenders_[index].state == State::kWaiting) return static_cast<int>(index);
+  }
+  return -1;
+}
+
+std::vector<int> Race::running() const {
+  std::vector<int> indices;
+  for (size_t i = 0; i < contenders_.size(); ++i) {
+    if (contenders_[i].state == State::kRunning) indices.push_back(static_cast<int>(i));
+  }
+  return indices;
+}
+
+void Race::run_round() {
+  std::vector<int> order = running();
+  Random random(task_.seed, static_cast<uint64_t>(++round_));
+  for (size_t i = order.size(); i > 1; --i) {
+    std::swap(order[i - 1], order[random.below(static_cast<uint32_t>(i))]);
+  }
+  sample_all(order);
+  drop_the_slow();
+}
+
+// One sample of each, kept only if the clock held. False where time ran out before the end.
+bool Race::sample_all(const std::vector<int>& order) {
+  std::vector<std::pair<int, Sample>> taken;
+  std::vector<DeviceState> states;
+  for (int index : order) {
+    Contender& contender = contenders_[static_cast<size_t>(index)];
+    if (meter_.over(task_.deadline_s)) {
+      stopped_ = true;
+      break;
+    }
+    Status status = meter_.check(contender.candidate, task_.spot, "check");
+    if (status.ok()) {
+      auto sample = meter_.sample(contender.candidate, task_.spot, task_.stage);
+      if (sample.ok()) {
+        taken.emplace_back(index, *sample);
+        states.push_back(sample->state);
+        continue;
+      }
+      status = std::move(sample).error();
+    }
+    if (status.error().code == ErrorCode::kInterrupted) {
+      stopped_ = true;
+      break;
+    }
+    contender.state = State::kRejected;
+    meter_.reject(contender.candidate, task_.spot, status.error(), "race");
+  }
+  if (meter_.clocks().throttled(states)) {
+    ++meter_.report().dropped_rounds;
+    return !stopped_;
+  }
+  for (const auto& [index, sample] : taken) commit(contenders_[static_cast<size_t>(index)], sample);
+  return !stopped_;
+}
+
+void Race::commit(Contender& contender, const Sample& sample) {
+  contender.state = State::kRunning;
+  contender.us.push_back(sample.us);
+  contender.time = summary_of(contender.us);
+  contender.last_state = sample.state;
+  // At once where a sample is dear or the last for now; the summary of many is put down as it
+  // grows.
+  const int count = contender.time.samples;
+  if (count == 1 || count == 3 || count == 10) {
+    meter_.put_time(contender.candidate, task_.spot, task_.stage, contender.time, sample.state);
+  }
+}
+
+const Contender* Race::best() const {
+  const Contender* found = nullptr;
+  for (const Contender& contender : contenders_) {
+    if (contender.time.samples == 0 || contender.state == State::kRejected) continue;
+    if (found == nullptr || contender.time.median_us < found->time.median_us) found = &contender;
+  }
+  return found;
+}
+
+double Race::noise() const {
+  double weighted = 0;
+  double weight = 0;
+  for (const Contender& contender : contenders_) {
+    if (contender.us.size() < 2) continue;
+    const auto steps = static_cast<double>(contender.us.size() - 1);
+    weighted += steps * neighbour_noise(contender.us);
+    weight += steps;
+  }
+  return weight == 0 ? kAssumedNoise : std::max(kLeastNoise, weighted / weight);
+}
+
+// How far apart two medians may be by noise alone.
+double Race::noise_band(const Contender& a, const Contender& b) const {
+  const double spread = noise_ * std::sqrt(1.0 / a.time.samples + 1.0 / b.time.samples);
+  return std::max(2 * policy_.min_gain, policy_.drop_sigmas * spread);
+}
+
+bool Race::is_slow(const Contender& contender, const Contender& best) const {
+  const TimeSummary& time = contender.time;
+  const double reference = best.time.median_us;
+  if (time.median_us > policy_.drop_after_1 * reference) return true;
+  if (time.samples >= 3 && time.min_us > policy_.drop_after_3 * reference) return true;
+  if (time.samples >= 10 && time.median_us > policy_.drop_after_10 * reference) return true;
+  return time.median_us > reference * (1 + noise_band(contender, best));
+}
+
+void Race::drop_the_slow() {
+  const Contender* leader = best();
+  if (leader == nullptr) return;
+  noise_ = noise();
+  std::vector<Contender*> left;
+  for (int index : running()) {
+    Contender& contender = contenders_[static_cast<size_t>(index)];
+    if (contender.pinned) continue;
+    if (is_slow(contender, *leader)) {
+      contender.state = State::kDropped;
+    } else if (contender.time.samples >= 10) {
+      left.push_back(&contender);
+    }
+  }
+  std::sort(left.begin(), left.end(), [](const Contender* a, const Contender* b) {
+    return a->time.median_us < b->time.median_us;
+  });
+  for (size_t i = static_cast<size_t>(policy_.finalists); i < left.size(); ++i) {
+    left[i]->state = State::kDropped;
+  }
+  meter_.set_candidates_left(static_cast<int>(running().size()));
+}
+
+// Nothing to tell apart any more: everybody else has had all its samples, is behind by more than
+// noise, or ties.
+bool Race::decided() const {
+  const Contender* leader = best();
+  if (leader == nullptr) return true;
+  for (int index : running()) {
+    const Contender& contender = contenders_[static_cast<size_t>(index)];
+    if (contender.time.samples >= policy_.max_race_samples) continue;
+    const bool is_tie = contender.time.samples >= 10 &&
+                        contender.time.median_us <= leader->time.median_us * (1 + policy_.min_gain);
+    if (is_tie) continue;
+    if (&contender == leader || is_slow(contender, *leader)) continue;
+    return false;
+  }
+  return true;
+}
+
+// Best first. Among those that tie with the best: pinned, then fewer resources, then the lower
+// text.
+void rank(std::vector<Contender>& contenders, double tie) {
+  std::stable_sort(
+      contenders.begin(), contenders.end(),
+      [](const Contender& a, const Contender& b) { return a.time.median_us < b.time.median_us; });
+  if (contenders.empty()) return;
+  const double limit = contenders.front().time.median_us * (1 + tie);
+  const auto end = std::find_if(contenders.begin(), contenders.end(),
+                                [limit](const Contender& c) { return c.time.median_us > limit; });
+  const auto winner =
+      std::min_element(contenders.begin(), end, [](const Contender& a, const Contender& b) {
+        if (a.pinned != b.pinned) return a.pinned;
+        if (a.resources != b.resources) return a.resources < b.resources;
+        return a.candidate.text() < b.candidate.text();
+      });
+  std::rotate(contenders.begin(), winner, winner + 1);
+}
+
+RaceResult Race::finish() {
+  RaceResult result;
+  result.noise = noise();
+  result.complete = decided();
+  for (Contender& contender : contenders_) {
+    if (contender.us.size() > 1) {
+      meter_.put_time(contender.candidate, task_.spot, task_.stage, contender.time,
+                      contender.last_state);
+    }
+    if (contender.state == State::kWaiting) result.complete = false;
+    if (contender.state == State::kRejected) ++result.rejected;
+    if (contender.state != State::kWaiting) ++result.tried;
+    const bool has_time = contender.state != State::kRejected && contender.time.samples > 0;
+    if (has_time) result.ranking.push_back(std::move(contender));
+  }
+  rank(result.ranking, policy_.tie);
+  return result;
+}
+
+}  // namespace
+
+TimeSummary summary_of(std::span<const double> us) {
+  if (us.empty()) return {};
+  const Quartiles q = quartiles(us);
+  return {q.median, *std::min_element(us.begin(), us.end()), q.q1, q.q3,
+          static_cast<int>(us.size())};
+}
+
+bool differ_in_one_parameter(const Candidate& a, const Candidate& b) {
+  if (a.runner != b.runner || a.scheme != b.scheme || a.stages.size() != b.stages.size()) {
+    return false;
+  }
+  int differences = 0;
+  for (size_t s = 0; s < a.stages.size(); ++s) {
+    const Tactic::Parameters& mine = a.stages[s].tactic.parameters();
+    const Tactic::Parameters& other = b.stages[s].tactic.parameters();
+    if (mine.size() != other.size()) return false;
+    for (size_t p = 0; p < mine.size(); ++p) differences += mine[p] != other[p];
+  }
+  return differences == 1;
+}
+
+RaceResult race(Meter& meter, const RaceTask& task, std::vector<Contender> contenders) {
+  return Race(meter, task, std::move(contenders)).run();
+}
+
+}  // namespace moetune

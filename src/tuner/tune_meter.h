@@ -1,0 +1,131 @@
+// The one way in which the tuner measures: it points the executor, checks before it times, refuses
+// times that cannot be true, watches the clock and the budget, and remembers.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <set>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "moetune/autotuner.h"
+#include "moetune/measuring.h"
+#include "tuner/tune_known.h"
+
+namespace moetune {
+
+/// How a spot is sampled, the same for all candidates there.
+struct Setting {
+  double fallback_us = 0;  ///< One call of the default, as first measured.
+  int routings = 1;        ///< Routing samples that a sample rotates over.
+  int calls = 1;           ///< Per sample.
+};
+
+/// The settings that make samples long enough to be timed and short enough to be many.
+Setting setting_for(const MeasurementPolicy& policy, double fallback_us);
+
+/// Tells whether clocks stay near what is usual.
+class ClockWatch {
+ public:
+  explicit ClockWatch(double ratio) : ratio_(ratio) {}
+  /// Whether one sample of this round ran at a clock below `ratio` times the median of all so far,
+  /// this round included. Unknown clocks never do.
+  bool throttled(std::span<const DeviceState> round);
+
+ private:
+  double ratio_;
+  std::vector<double> clocks_;
+};
+
+/// Failures: kInterrupted means that there is no time left, the user stopped, or the place itself
+/// failed (report().warnings says so): nobody's fault. Everything else is the candidate's, and
+/// reject() is to be told.
+class Meter {
+ public:
+  /// Everything must outlive the meter. The clock starts here.
+  Meter(const TuneRequest& request, Known& known, TuneReport& report);
+
+  // ---- Time ----
+  double elapsed_s() const { return now_() - start_s_; }
+  /// Until `deadline_s` after the start or the end of the budget, whichever is first; <= 0: no
+  /// more.
+  double left_s(double deadline_s) const;
+  /// Whether to stop: asked to, or out of time.
+  bool over(double deadline_s) const { return stopped() || left_s(deadline_s) <= 0; }
+  bool stopped() const { return request_.stop.stop_requested(); }
+
+  // ---- Place ----
+  /// The layouts that measuring needs from now on. Packs when something is measured, not before.
+  void use_layouts(std::vector<WeightLayout> layouts) { layouts_ = std::move(layouts); }
+  /// Frees the device.
+  void unload();
+  /// How to sample at a spot; measures the default there once where nothing is known.
+  Result<Setting> setting(const Spot& spot, const Candidate& fallback);
+
+  // ---- Candidates ----
+  /// Runs the candidate on `routing` and judges it, unless it passed that check here already.
+  /// `phase` is "check" before timing and "verify" after.
+  Status check(const Candidate& candidate, const Spot& spot, const std::string& phase,
+               int routing = 0);
+  /// One sample of a checked candidate at a spot whose setting is known. `stage` < 0: the whole
+  /// operator.
+  Result<Sample> sample(const Candidate& candidate, const Spot& spot, int stage);
+  /// Whether it was rejected here or everywhere, in this run or an earlier one.
+  bool is_out(const Candidate& candidate, const Spot& spot) const {
+    return known_.rejected(candidate, spot) != nullptr;
+  }
+  /// Notes why a candidate is out.
+  void reject(const Candidate& candidate, const Spot& spot, const Error& error,
+              const std::string& phase);
+
+  // ---- Knowledge ----
+  Known& known() { return known_; }
+  TuneReport& report() { return report_; }
+  const TuneRequest& request() const { return request_; }
+  const MeasurementPolicy& policy() const { return request_.policy; }
+  ClockWatch& clocks() { return clocks_; }
+  const std::string& layout_of(const Candidate& candidate);
+  void put_time(const Candidate& candidate, const Spot& spot, int stage, const TimeSummary& time,
+                const DeviceState& state);
+
+  // ---- Progress ----
+  /// Sets what is going on; reports it at once.
+  void begin(const std::string& phase, int64_t tokens, int candidates_left);
+  void set_candidates_left(int count) { progress_.candidates_left = count; }
+  /// The share of all work that is done, in [0, 1], for the ETA.
+  void set_done(double share, int buckets_done);
+
+ private:
+  Status aim(const Spot& spot, int routings);
+  Status load(Scale scale);
+  /// kInterrupted with a warning: the place is unusable, no candidate is to blame.
+  Error place_failed(const Spot& spot, const Error& error);
+  double floor_us(const Spot& spot, const Setting& setting);
+  void tell(bool at_once);
+
+  const TuneRequest& request_;
+  Known& known_;
+  TuneReport& report_;
+  std::function<double()> now_;
+  double start_s_;
+  ClockWatch clocks_;
+
+  std::vector<WeightLayout> layouts_;
+  std::vector<WeightLayout> loaded_;
+  Scale loaded_scale_ = Scale::kFull;
+  bool is_loaded_ = false;
+  double load_s_per_chunk_ = 0;
+  std::string aimed_at_;
+  std::map<std::string, Setting> settings_;
+  std::map<std::string, double> floors_us_;
+  std::set<std::string> broken_places_;
+  std::set<std::string> passed_;
+  std::map<std::string, std::string> layout_names_;
+
+  TuneProgress progress_;
+  double told_s_ = 0;
+  double share_done_ = 0;
+};
+
+}  // namespace moetune
