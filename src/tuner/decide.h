@@ -1,0 +1,86 @@
+// Deciding: one candidate against another (the default, as a rule), on fresh samples in ABBA rounds, for as long as it takes.
+//
+// A race's winner looks better than it is: the best of many noisy times is partly luck. So the winner meets the default
+// again, in rounds of default, winner, winner, default, which cancel any steady drift, and only these samples count.
+// The test looks at them at fixed rounds. Looking often is paid for by asking more of each look (docs/measurement.md has
+// the rates that simulation finds).
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/statistics.h"
+#include "moetune/autotuner.h"
+#include "moetune/measuring.h"
+#include "tuner/tune_meter.h"
+
+namespace moetune {
+
+enum class Goal : uint8_t {
+  kGain,    ///< Shown to be faster by the policy's min_gain.
+  kNoLoss,  ///< Shown not to be slower by more than the policy's veto_loss.
+};
+
+enum class Outcome : uint8_t {
+  kBetter,      ///< kGain: reached.
+  kNotBetter,   ///< kGain: shown not to be reachable; the other one is right to stay.
+  kNoLoss,      ///< kNoLoss: reached.
+  kLoss,        ///< kNoLoss: not reached.
+  kUnresolved,  ///< Neither was shown before rounds or time ran out.
+};
+
+const char* to_string(Outcome outcome);
+
+/// The statistics of a comparison, apart from how times are come by.
+class PairedTest {
+ public:
+  PairedTest(Goal goal, const MeasurementPolicy& policy) : goal_(goal), policy_(policy) {}
+
+  /// One ABBA round: the fallback's first time, the challenger's two, the fallback's second.
+  void add_round(double fallback1, double challenger1, double challenger2, double fallback2);
+
+  int rounds() const { return static_cast<int>(fallback_.size() / 2); }
+  /// What is shown after the rounds so far; nothing between looks.
+  std::optional<Outcome> look() const;
+  /// What to conclude when there will be no more rounds.
+  Outcome last_look() const;
+  /// The challenger's speedup over the fallback with the interval that the looks so far allow.
+  Estimate speedup() const;
+
+  const std::vector<double>& fallback_us() const { return fallback_; }
+  const std::vector<double>& challenger_us() const { return challenger_; }
+
+ private:
+  int max_rounds() const;
+  bool never_slower() const;
+  std::optional<Outcome> look_for_gain() const;
+  std::optional<Outcome> look_for_no_loss() const;
+
+  Goal goal_;
+  const MeasurementPolicy& policy_;
+  std::vector<double> fallback_;
+  std::vector<double> challenger_;
+};
+
+struct Duel {
+  Candidate challenger;
+  Candidate fallback;
+  Spot spot;
+  Goal goal = Goal::kGain;
+  std::string phase;       ///< "confirm", "veto", "interval"
+  double deadline_s = 0;   ///< After the meter's start.
+};
+
+struct DuelResult {
+  Outcome outcome = Outcome::kUnresolved;
+  Comparison versus;
+  TimeSummary time;              ///< The challenger's.
+  bool challenger_failed = false;  ///< It was rejected.
+  std::optional<Error> fallback_error;  ///< The other one does not run or is wrong.
+};
+
+/// Lets the two meet. What the store knows to be settled is not measured again.
+DuelResult compare(Meter& meter, const Duel& duel);
+
+}  // namespace moetune
