@@ -39,6 +39,8 @@ PUBLIC_HEADER_HOME = {
     "plan.h": "tuner",
     "measuring.h": "tuner",
     "autotuner.h": "tuner",
+    "function_runner.h": "tuner",
+    "host_device.h": "tuner",
     "moe_spec.h": "ops",
     "fused_moe.h": "engine",
     "moetune.h": "engine",
