@@ -1,0 +1,214 @@
+// What works on rows: packing activations, the epilogues of both GEMMs, and the combination of the
+// experts' rows. Included by the kernel files as gemm_body.h is; elementwise arithmetic is in the
+// compiler's vector types, whose operators every Simd::Vec has.
+#pragma once
+
+#include "cpu/kernels/kernel_table.h"
+
+namespace moetune::cpu {
+namespace {
+
+constexpr int kLanes = Simd::kLanes;
+typedef float Floats __attribute__((vector_size(kLanes * 4)));
+typedef uint32_t Words __attribute__((vector_size(kLanes * 4)));
+typedef int32_t Ints __attribute__((vector_size(kLanes * 4)));
+typedef uint16_t Halves __attribute__((vector_size(kLanes * 2)));
+typedef uint32_t Quad __attribute__((vector_size(16)));
+typedef uint16_t HalfQuad __attribute__((vector_size(8)));
+
+// ---- Packing activations ----
+
+// Four items of one row.
+inline Quad load_items(const uint16_t* p) {
+  if constexpr (Simd::kValuesPerItem == 2) {
+    Quad pairs;
+    __builtin_memcpy(&pairs, p, sizeof(pairs));
+    return pairs;
+  } else {
+    HalfQuad halves;
+    __builtin_memcpy(&halves, p, sizeof(halves));
+    return __builtin_convertvector(halves, Quad) << 16;
+  }
+}
+
+inline uint32_t item_at(const uint16_t* p, int64_t values_left) {
+  if (Simd::kValuesPerItem == 1) return static_cast<uint32_t>(p[0]) << 16;
+  return p[0] | (values_left > 1 ? static_cast<uint32_t>(p[1]) << 16 : 0u);
+}
+
+inline void transpose(Quad (&q)[4]) {
+  const Quad a = __builtin_shufflevector(q[0], q[1], 0, 4, 1, 5);
+  const Quad b = __builtin_shufflevector(q[2], q[3], 0, 4, 1, 5);
+  const Quad c = __builtin_shufflevector(q[0], q[1], 2, 6, 3, 7);
+  const Quad d = __builtin_shufflevector(q[2], q[3], 2, 6, 3, 7);
+  q[0] = __builtin_shufflevector(a, b, 0, 1, 4, 5);
+  q[1] = __builtin_shufflevector(a, b, 2, 3, 6, 7);
+  q[2] = __builtin_shufflevector(c, d, 0, 1, 4, 5);
+  q[3] = __builtin_shufflevector(c, d, 2, 3, 6, 7);
+}
+
+// Four items of every row. A last group of fewer than four rows repeats its last one: what that
+// writes too much lies where the next item is about to be written.
+inline void pack_four_items(const uint16_t* const* rows, int tokens, int64_t k, uint32_t* out) {
+  constexpr int kGroups = (kMaxTokenTile + 3) / 4;
+  Quad columns[kGroups][4];
+  const int groups = (tokens + 3) / 4;
+  for (int g = 0; g < groups; ++g) {
+    for (int i = 0; i < 4; ++i) {
+      const int row = 4 * g + i < tokens ? 4 * g + i : tokens - 1;
+      columns[g][i] = load_items(rows[row] + k);
+    }
+    transpose(columns[g]);
+  }
+  for (int i = 0; i < 4; ++i)
+    for (int g = 0; g < groups; ++g)
+      __builtin_memcpy(out + i * tokens + 4 * g, &columns[g][i], sizeof(Quad));
+}
+
+void pack_x(const uint16_t* const* rows, int tokens, int64_t first_k, int64_t values,
+            uint32_t* out) {
+  constexpr int64_t kStep = 4 * Simd::kValuesPerItem;
+  int64_t k = 0;
+  if (tokens == 1) {
+    for (; k + kStep <= values; k += kStep, out += 4) {
+      const Quad items = load_items(rows[0] + first_k + k);
+      __builtin_memcpy(out, &items, sizeof(items));
+    }
+  } else {
+    for (; k + kStep <= values; k += kStep, out += 4 * tokens)
+      pack_four_items(rows, tokens, first_k + k, out);
+  }
+  const int64_t padded = (values + kBlock - 1) / kBlock * kBlock;
+  for (; k < padded; k += Simd::kValuesPerItem, out += tokens)
+    for (int m = 0; m < tokens; ++m)
+      out[m] = k < values ? item_at(rows[m] + first_k + k, values - k) : 0u;
+}
+
+// ---- bf16 ----
+
+inline Halves to_bf16(Floats value) {
+  const Words bits = reinterpret_cast<Words>(value);
+  const Words rounded = (bits + 0x7FFFu + ((bits >> 16) & 1u)) >> 16;
+  const Words quiet = (bits >> 16) | 0x40u;
+  return __builtin_convertvector((bits & 0x7FFFFFFFu) > 0x7F800000u ? quiet : rounded, Halves);
+}
+
+// ---- Activations ----
+
+inline Floats fma(Floats a, Floats b, Floats c) {
+  return reinterpret_cast<Floats>(Simd::fma(reinterpret_cast<Simd::Vec>(a),
+                                            reinterpret_cast<Simd::Vec>(b),
+                                            reinterpret_cast<Simd::Vec>(c)));
+}
+inline Floats all(float value) { return Floats{} + value; }
+
+// e^x to 2 ulp. x = n·ln 2 + r with |r| <= ln(2)/2, ln 2 in two pieces (Cody and Waite), e^r by its
+// Taylor series, whose first term left out is below 6e-9, and 2^n by its exponent. Above 88.37 the
+// result is infinity, below -87.3 that of -87.3 (1.2e-38); NaN stays NaN.
+inline Floats exponential(Floats x) {
+  x = x > 89.f ? all(89.f) : x;
+  x = x < -87.3f ? all(-87.3f) : x;
+  const Floats magic = all(0x1.8p23f);
+  const Floats shifted = fma(x, all(0x1.715476p0f), magic);
+  const Floats n = shifted - magic;
+  Floats r = fma(n, all(-0x1.62e400p-1f), x);
+  r = fma(n, all(-0x1.7f7d1cp-20f), r);
+  constexpr float kTaylor[] = {1.f / 720, 1.f / 120, 1.f / 24, 1.f / 6, 0.5f, 1.f, 1.f};
+  Floats sum = all(1.f / 5040);
+  for (const float coefficient : kTaylor) sum = fma(sum, r, all(coefficient));
+  const Words exponent = (reinterpret_cast<Words>(shifted) - reinterpret_cast<Words>(magic) + 127u)
+                         << 23;
+  return sum * reinterpret_cast<Floats>(exponent);
+}
+
+inline Floats sigmoid(Floats x) { return 1.f / (1.f + exponential(-x)); }
+
+template <Epilogue kind>
+inline Floats activation(Floats gate, Floats up) {
+  if constexpr (kind == Epilogue::kSwiGlu) {
+    return gate * sigmoid(gate) * up;
+  } else if constexpr (kind == Epilogue::kSwiGluClamped) {
+    gate = gate > 7.f ? all(7.f) : gate;
+    up = up > 7.f ? all(7.f) : up;
+    up = up < -7.f ? all(-7.f) : up;
+    return gate * sigmoid(1.702f * gate) * (up + 1.f);
+  } else if constexpr (kind == Epilogue::kRelu2) {
+    const Floats positive = gate < 0.f ? all(0.f) : gate;
+    return positive * positive;
+  } else {
+    return gate + up;
+  }
+}
+
+inline Floats load_floats(const float* p) {
+  Floats v;
+  __builtin_memcpy(&v, p, sizeof(v));
+  return v;
+}
+
+template <Epilogue kind>
+void activate_rows(const float* c, int tokens, float gate_scale, float up_scale, uint16_t* out,
+                   int64_t stride) {
+  constexpr int kOutputs = kind == Epilogue::kRelu2 ? kPanelRows : kHalfRows;
+  for (int m = 0; m < tokens; ++m, c += kPanelRows, out += stride)
+    for (int i = 0; i < kOutputs; i += kLanes) {
+      const Floats gate = load_floats(c + i) * gate_scale;
+      const Floats up = kind == Epilogue::kRelu2 ? gate : load_floats(c + kHalfRows + i) * up_scale;
+      const Halves h = to_bf16(activation<kind>(gate, up));
+      __builtin_memcpy(out + i, &h, sizeof(h));
+    }
+}
+
+void activate(Epilogue kind, const float* c, int tokens, float gate_scale, float up_scale,
+              uint16_t* out, int64_t stride) {
+  switch (kind) {
+    case Epilogue::kSwiGlu:
+      return activate_rows<Epilogue::kSwiGlu>(c, tokens, gate_scale, up_scale, out, stride);
+    case Epilogue::kSwiGluClamped:
+      return activate_rows<Epilogue::kSwiGluClamped>(c, tokens, gate_scale, up_scale, out, stride);
+    case Epilogue::kRelu2:
+      return activate_rows<Epilogue::kRelu2>(c, tokens, gate_scale, up_scale, out, stride);
+    case Epilogue::kGatePlusUp:
+      return activate_rows<Epilogue::kGatePlusUp>(c, tokens, gate_scale, up_scale, out, stride);
+  }
+}
+
+// ---- GEMM 2's rows and their combination ----
+
+void store(const float* c, int tokens, float scale, const int32_t* rows, float* y, int64_t stride) {
+  for (int m = 0; m < tokens; ++m, c += kPanelRows)
+    for (int i = 0; i < kPanelRows; i += kLanes) {
+      const Floats value = load_floats(c + i) * scale;
+      __builtin_memcpy(y + rows[m] * stride + i, &value, sizeof(value));
+    }
+}
+
+inline Floats weighted_sum(const CombineArgs& args, int64_t column) {
+  Floats sum = all(0.f);
+  for (int i = 0; i < args.slots; ++i)
+    if (args.ids[i] >= 0)
+      sum = fma(load_floats(args.y + i * args.stride + column), all(args.weights[i]), sum);
+  return sum;
+}
+
+// y has whole panels of columns, so a vector may be read where fewer columns are left.
+void combine_bf16(const CombineArgs* args, uint16_t* out) {
+  for (int64_t column = 0; column < args->columns; column += kLanes) {
+    const Halves h = to_bf16(weighted_sum(*args, column));
+    const int64_t left = args->columns - column;
+    __builtin_memcpy(out + column, &h,
+                     left < kLanes ? static_cast<size_t>(left) * sizeof(out[0]) : sizeof(h));
+  }
+}
+
+void combine_f32(const CombineArgs* args, float* out) {
+  for (int64_t column = 0; column < args->columns; column += kLanes) {
+    const Floats sum = weighted_sum(*args, column);
+    const int64_t left = args->columns - column;
+    __builtin_memcpy(out + column, &sum,
+                     left < kLanes ? static_cast<size_t>(left) * sizeof(out[0]) : sizeof(sum));
+  }
+}
+
+}  // namespace
+}  // namespace moetune::cpu

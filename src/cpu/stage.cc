@@ -1,0 +1,183 @@
+#include "cpu/stage.h"
+
+#include <algorithm>
+
+namespace moetune::cpu {
+namespace {
+
+int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+int64_t step_blocks(const StageTactic& tactic, int64_t k_blocks) {
+  return tactic.k_block == 0 ? k_blocks : std::min<int64_t>(k_blocks, tactic.k_block / kBlock);
+}
+
+// ---- Where the stages differ ----
+
+constexpr int stage_index(const Gemm1&) { return 0; }
+constexpr int stage_index(const Gemm2&) { return 1; }
+
+const PanelGrid& grid(const Gemm1& gemm) { return gemm.weights.w13(); }
+const PanelGrid& grid(const Gemm2& gemm) { return gemm.weights.w2(); }
+
+const uint8_t* panel(const Gemm1& gemm, int64_t expert, int64_t index) {
+  return gemm.weights.w13(expert) + index * grid(gemm).panel_bytes;
+}
+const uint8_t* panel(const Gemm2& gemm, int64_t expert, int64_t index) {
+  return gemm.weights.w2(expert) + index * grid(gemm).panel_bytes;
+}
+
+int64_t depth(const Gemm1& gemm) { return gemm.weights.spec().hidden; }
+int64_t depth(const Gemm2& gemm) { return gemm.weights.spec().intermediate; }
+
+const uint16_t* input_row(const Gemm1& gemm, int32_t row) {
+  return gemm.hidden + gemm.grouping.row_token[row] * depth(gemm);
+}
+const uint16_t* input_row(const Gemm2& gemm, int32_t row) { return gemm.h + row * gemm.h_stride; }
+
+Epilogue epilogue(Activation activation) {
+  switch (activation) {
+    case Activation::kSwiGlu: return Epilogue::kSwiGlu;
+    case Activation::kSwiGluClamped: return Epilogue::kSwiGluClamped;
+    case Activation::kRelu2: return Epilogue::kRelu2;
+    case Activation::kGatePlusUp: return Epilogue::kGatePlusUp;
+  }
+  return Epilogue::kSwiGlu;
+}
+
+void finish(const Gemm1& gemm, const Task& task, int64_t index, const float* c) {
+  const Multipliers& multipliers = gemm.weights.multipliers(task.expert->expert);
+  const Epilogue kind = epilogue(gemm.weights.spec().activation);
+  const bool gated = gemm.weights.spec().gated();
+  uint16_t* out =
+      gemm.h + task.first_row * gemm.h_stride + index * (gated ? kHalfRows : kPanelRows);
+  gemm.kernels.activate(kind, c, task.last_row - task.first_row,
+                        gated ? multipliers.gate : multipliers.up, multipliers.up, out,
+                        gemm.h_stride);
+}
+
+void finish(const Gemm2& gemm, const Task& task, int64_t index, const float* c) {
+  gemm.kernels.store(
+      c, task.last_row - task.first_row, gemm.weights.multipliers(task.expert->expert).down,
+      gemm.grouping.row_slot + task.first_row, gemm.y + index * kPanelRows, gemm.y_stride);
+}
+
+// ---- What they share ----
+
+// A task's tokens in tiles of nearly equal size.
+struct Tiles {
+  int64_t tokens;
+  int64_t count;
+
+  Tiles(const Task& task, const StageTactic& tactic)
+      : tokens(task.last_row - task.first_row), count(ceil_div(tokens, tactic.token_tile)) {}
+  int first(int64_t tile) const { return static_cast<int>(tokens * tile / count); }
+  int size(int64_t tile) const { return first(tile + 1) - first(tile); }
+};
+
+// A piece of k, in blocks.
+struct Piece {
+  int64_t first;
+  int64_t blocks;
+};
+
+template <typename Gemm>
+void pack_inputs(const Gemm& gemm, const Task& task, const Tiles& tiles, const Piece& piece,
+                 uint32_t* x) {
+  const int64_t first_k = piece.first * kBlock;
+  const int64_t values = std::min(depth(gemm) - first_k, piece.blocks * kBlock);
+  const int64_t items = piece.blocks * kBlock / gemm.kernels.values_per_item;
+  for (int64_t tile = 0; tile < tiles.count; ++tile) {
+    const uint16_t* rows[kMaxTokenTile];
+    const int first = tiles.first(tile);
+    for (int i = 0; i < tiles.size(tile); ++i)
+      rows[i] = input_row(gemm, task.first_row + first + i);
+    gemm.kernels.pack_x(rows, tiles.size(tile), first_k, values, x + first * items);
+  }
+}
+
+template <typename Gemm>
+void multiply_panel(const Gemm& gemm, const uint8_t* weights, const Tiles& tiles,
+                    const Piece& piece, const StageScratch& scratch, float* c) {
+  const KernelTable& kernels = gemm.kernels;
+  const bool nvfp4 = gemm.weights.is_nvfp4();
+  TileArgs args{};
+  args.k_blocks = static_cast<int>(piece.blocks);
+  args.accumulate = piece.first != 0;
+  args.prefetch_bytes = gemm.tactic.prefetch_bytes;
+  args.weights = weights + panel_offset(gemm.weights.spec().weights, piece.first);
+  auto* multiply = nvfp4 ? kernels.tile_nvfp4 : kernels.tile_bf16;
+  if (gemm.tactic.feed == Feed::kStaged) {
+    const StageArgs stage{args.weights, scratch.staged, args.k_blocks, args.prefetch_bytes};
+    (nvfp4 ? kernels.stage_nvfp4 : kernels.stage_bf16)(&stage);
+    args.weights = reinterpret_cast<const uint8_t*>(scratch.staged);
+    multiply = kernels.tile_staged;
+  }
+  const int64_t items = piece.blocks * kBlock / kernels.values_per_item;
+  for (int64_t tile = 0; tile < tiles.count; ++tile) {
+    args.tokens = tiles.size(tile);
+    args.x = scratch.x + tiles.first(tile) * items;
+    args.c = c + static_cast<int64_t>(tiles.first(tile)) * kPanelRows;
+    multiply(&args);
+    args.prefetch_bytes = 0;  // The first tile has brought the panel into the caches.
+  }
+}
+
+// `packed_row`: the first row of the task whose whole inputs scratch.x holds, or -1.
+template <typename Gemm>
+void run_task(const Gemm& gemm, const Task& task, const StageScratch& scratch,
+              int32_t& packed_row) {
+  const int64_t k_blocks = grid(gemm).k_blocks;
+  const int64_t step = step_blocks(gemm.tactic, k_blocks);
+  const Tiles tiles(task, gemm.tactic);
+  const bool whole = step == k_blocks;
+  for (int64_t first = 0; first < k_blocks; first += step) {
+    const Piece piece{first, std::min(step, k_blocks - first)};
+    if (packed_row != task.first_row) pack_inputs(gemm, task, tiles, piece, scratch.x);
+    packed_row = whole ? task.first_row : -1;
+    for (int64_t index = task.first_panel; index < task.last_panel; ++index) {
+      float* const c =
+          scratch.c + (whole ? 0 : (index - task.first_panel) * tiles.tokens * kPanelRows);
+      multiply_panel(gemm, panel(gemm, task.expert->expert, index), tiles, piece, scratch, c);
+      if (first + step >= k_blocks) finish(gemm, task, index, c);
+    }
+  }
+}
+
+template <typename Gemm>
+void run_stage(const Gemm& gemm, TaskCounter& counter, const StageScratch& scratch) {
+  const int stage = stage_index(gemm);
+  int32_t packed_row = -1;
+  for (int64_t number = counter.next(); number < gemm.grouping.tasks[stage];
+       number = counter.next())
+    run_task(gemm, task_at(gemm.grouping, stage, gemm.tactic, grid(gemm).panels, number), scratch,
+             packed_row);
+}
+
+}  // namespace
+
+ScratchSizes scratch_sizes(const StageTactic& tactic, int64_t k_blocks,
+                           const KernelTable& kernels) {
+  constexpr int64_t kPackOverrun = 4;
+  const int64_t step = step_blocks(tactic, k_blocks);
+  const int64_t items = step * kBlock / kernels.values_per_item;
+  ScratchSizes sizes;
+  sizes.x_items = tactic.token_block * items + kPackOverrun;
+  sizes.c_values = static_cast<int64_t>(tactic.token_block) * kPanelRows *
+                   (step == k_blocks ? 1 : tactic.panels_per_task);
+  sizes.staged_items = tactic.feed == Feed::kStaged ? items * kPanelRows : 0;
+  return sizes;
+}
+
+ScratchSizes max_sizes(const ScratchSizes& a, const ScratchSizes& b) {
+  return {std::max(a.x_items, b.x_items), std::max(a.c_values, b.c_values),
+          std::max(a.staged_items, b.staged_items)};
+}
+
+void run_tasks(const Gemm1& gemm, TaskCounter& counter, const StageScratch& scratch) {
+  run_stage(gemm, counter, scratch);
+}
+void run_tasks(const Gemm2& gemm, TaskCounter& counter, const StageScratch& scratch) {
+  run_stage(gemm, counter, scratch);
+}
+
+}  // namespace moetune::cpu

@@ -1,0 +1,218 @@
+// The whole layer against its definition, for every instruction set of this machine.
+#include "cpu/layer.h"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstdio>
+#include <map>
+
+#include "cpu/isa.h"
+#include "cpu/layer_case.h"
+
+namespace moetune::cpu {
+namespace {
+
+constexpr Isa kAll[] = {Isa::kPortable, Isa::kAvx2, Isa::kAvx512, Isa::kAvx512Bf16};
+constexpr WeightFormat kFormats[] = {WeightFormat::kBf16, WeightFormat::kNvfp4};
+
+ThreadPool& pool_of(int threads) {
+  static std::map<int, std::unique_ptr<ThreadPool>> pools;
+  auto& pool = pools[threads];
+  if (!pool)
+    pool = std::make_unique<ThreadPool>(std::vector<int>(static_cast<size_t>(threads), -1));
+  return *pool;
+}
+
+// Tactics that between them have every value of every parameter, and every tile size.
+std::vector<LayerTactic> tactics(const KernelTable& kernels, WeightFormat format) {
+  std::vector<LayerTactic> all;
+  const int k_blocks[] = {0, 64, 192};
+  const int panels[] = {1, 3, 8};
+  for (int tile = 1; tile <= kernels.max_tile; ++tile)
+    for (const Feed feed : {Feed::kDirect, Feed::kStaged}) {
+      if (feed == Feed::kStaged && format == WeightFormat::kBf16 && kernels.stages_bf16 == 0)
+        continue;
+      const auto i = static_cast<int>(all.size());
+      StageTactic gemm1{
+          feed, tile, panels[i % 3], k_blocks[i / 2 % 3], i % 2 == 0 ? 64 : tile, i % 3 * 512};
+      StageTactic gemm2{feed, kernels.max_tile + 1 - tile, panels[(i + 1) % 3], k_blocks[i % 3], 16,
+                        1024};
+      all.push_back({gemm1, gemm2});
+    }
+  return all;
+}
+
+double relative_rms(const std::vector<double>& expected, const float* actual) {
+  double error = 0;
+  double norm = 0;
+  for (size_t i = 0; i < expected.size(); ++i) {
+    error += (expected[i] - actual[i]) * (expected[i] - actual[i]);
+    norm += expected[i] * expected[i];
+  }
+  return norm == 0 ? std::sqrt(error) : std::sqrt(error / norm);
+}
+
+// h is rounded to bf16 once, and a sum that differs in its last bits can fall to the other side
+// there: 1 ulp of bf16 in a few of the values.
+constexpr double kTolerance = 4e-4;
+
+class Layer : public testing::TestWithParam<Isa> {
+ protected:
+  void SetUp() override {
+    if (!supported(GetParam()))
+      GTEST_SKIP() << "this machine has no " << to_string(GetParam())
+                   << ": its kernels were not run";
+  }
+  const KernelTable& table() const { return kernels(GetParam()); }
+
+  // Runs the first T tokens for several T with varying tactics, and compares the tokens in
+  // `sampled`.
+  void check_close(const FusedMoeSpec& spec, std::initializer_list<int64_t> counts) {
+    const int64_t most = std::max(counts);
+    LayerCase layer(spec, most, Values::kClose,
+                    static_cast<uint32_t>(spec.hidden * 131 + spec.intermediate));
+    std::map<int64_t, std::vector<double>> expected;
+    for (const int64_t token : {0, 1, 2, 6, 15, 32, 63, 64, 128})
+      if (token < most) expected[token] = layer.reference(token);
+    size_t turn = 0;
+    const std::vector<LayerTactic> all = tactics(table(), spec.weights);
+    for (const int64_t tokens : counts) {
+      const LayerTactic& tactic = all[turn++ * 5 % all.size()];
+      const std::vector<float> output = run_f32(layer, tokens, tactic, table(), pool_of(2));
+      for (const auto& [token, row] : expected) {
+        if (token >= tokens) continue;
+        EXPECT_LT(relative_rms(row, output.data() + token * spec.hidden), kTolerance)
+            << "token " << token << " of " << tokens << ", hidden " << spec.hidden
+            << ", intermediate " << spec.intermediate << ", gemm1 " << to_string(tactic.gemm1)
+            << ", gemm2 " << to_string(tactic.gemm2);
+      }
+    }
+  }
+};
+
+TEST_P(Layer, IsRightOnAwkwardSizes) {
+  for (const WeightFormat format : kFormats) {
+    check_close(small_spec(2880, 96, 4, 2, format, Activation::kSwiGlu),
+                {1, 2, 3, 7, 16, 33, 64, 129});
+    check_close(small_spec(192, 1408, 5, 3, format, Activation::kSwiGlu), {1, 7, 33, 129});
+    check_close(small_spec(1856, 176, 3, 2, format, Activation::kSwiGlu), {2, 16, 64});
+    check_close(small_spec(352, 2688, 3, 1, format, Activation::kSwiGlu), {1, 3, 33});
+  }
+}
+
+TEST_P(Layer, IsRightOnTinySizes) {
+  for (int64_t size = 1; size <= 40; ++size) {
+    check_close(small_spec(size, 41 - size, 3, 2, WeightFormat::kBf16, Activation::kSwiGlu), {5});
+    check_close(
+        small_spec(2 * size, 2 * (41 - size), 3, 2, WeightFormat::kNvfp4, Activation::kSwiGlu),
+        {5});
+  }
+}
+
+TEST_P(Layer, IsRightWithEveryActivation) {
+  for (const WeightFormat format : kFormats)
+    for (const Activation activation : {Activation::kSwiGlu, Activation::kSwiGluClamped,
+                                        Activation::kRelu2, Activation::kGatePlusUp})
+      check_close(small_spec(160, 80, 4, 3, format, activation), {1, 16, 33});
+}
+
+// Every product and sum is exact in f32, so any wrong element shows in any bit.
+TEST_P(Layer, IsExactWithEveryTacticWhereArithmeticIs) {
+  for (const WeightFormat format : kFormats) {
+    const FusedMoeSpec spec = small_spec(336, 176, 4, 3, format, Activation::kGatePlusUp);
+    LayerCase layer(spec, 50, Values::kExact, 7);
+    std::vector<std::vector<double>> expected;
+    for (int64_t token = 0; token < 50; ++token) expected.push_back(layer.reference(token));
+    for (const LayerTactic& tactic : tactics(table(), format)) {
+      const std::vector<float> output = run_f32(layer, 50, tactic, table(), pool_of(2));
+      for (size_t i = 0; i < output.size(); ++i)
+        ASSERT_EQ(output[i], expected[i / 336][i % 336])
+            << "token " << i / 336 << " column " << i % 336 << " gemm1 " << to_string(tactic.gemm1)
+            << " gemm2 " << to_string(tactic.gemm2);
+    }
+  }
+}
+
+TEST_P(Layer, GivesTheSameBitsOnAnyNumberOfThreads) {
+  for (const WeightFormat format : kFormats) {
+    LayerCase layer(small_spec(320, 208, 6, 3, format, Activation::kSwiGlu), 70, Values::kClose,
+                    11);
+    for (const LayerTactic& tactic : tactics(table(), format)) {
+      const std::vector<float> once = run_f32(layer, 70, tactic, table(), pool_of(1));
+      for (const int threads : {2, 4, 4})
+        ASSERT_EQ(once, run_f32(layer, 70, tactic, table(), pool_of(threads)))
+            << to_string(tactic.gemm1);
+    }
+  }
+}
+
+TEST_P(Layer, RoundsItsOutputToBf16) {
+  LayerCase layer(small_spec(200, 64, 4, 2, WeightFormat::kBf16, Activation::kSwiGlu), 9,
+                  Values::kClose, 5);
+  const LayerTactic tactic = tactics(table(), WeightFormat::kBf16).front();
+  const std::vector<float> exact = run_f32(layer, 9, tactic, table(), pool_of(2));
+  FusedMoeSpec spec = layer.spec();
+  spec.output = DataType::kBf16;
+  PanelWeights packed = PanelWeights::allocate(spec).value();
+  for (size_t e = 0; e < layer.experts().size(); ++e)
+    ASSERT_TRUE(packed.pack(static_cast<int64_t>(e), layer.experts()[e].view()));
+  std::vector<uint16_t> output(exact.size() + 1, 0xBEEF);
+  Buffer workspace =
+      Buffer::allocate(static_cast<size_t>(workspace_bytes(spec, 9, tactic, table(), 2))).value();
+  ASSERT_TRUE(run_layer(packed, layer.inputs(9, output.data()), tactic, table(), pool_of(2),
+                        workspace.data()));
+  for (size_t i = 0; i < exact.size(); ++i) ASSERT_EQ(output[i], to_bf16(exact[i])) << i;
+  EXPECT_EQ(output.back(), 0xBEEF) << "written past the end";
+}
+
+TEST_P(Layer, SkipsAllSlotsOfATokenAndRunsWithoutAnyRow) {
+  LayerCase layer(small_spec(64, 48, 4, 2, WeightFormat::kNvfp4, Activation::kSwiGlu), 6,
+                  Values::kClose, 3);
+  std::fill(layer.ids().begin(), layer.ids().end(), -1);
+  const LayerTactic tactic = tactics(table(), WeightFormat::kNvfp4).front();
+  for (const float value : run_f32(layer, 6, tactic, table(), pool_of(2))) ASSERT_EQ(value, 0.f);
+  EXPECT_TRUE(run_f32(layer, 0, tactic, table(), pool_of(2)).empty());
+}
+
+TEST_P(Layer, WorksInPassesWithTheSameResult) {
+  // 8 slots of 4 KiB rows: 32 MiB of them are 1000 tokens or so.
+  const FusedMoeSpec spec = small_spec(1024, 16, 4, 8, WeightFormat::kBf16, Activation::kSwiGlu);
+  LayerCase layer(spec, 2100, Values::kClose, 17);
+  const LayerTactic tactic = tactics(table(), WeightFormat::kBf16).back();
+  const int64_t one = workspace_bytes(spec, 1000, tactic, table(), 2);
+  EXPECT_LT(workspace_bytes(spec, 2100, tactic, table(), 2), one + one / 4);
+  const std::vector<float> output = run_f32(layer, 2100, tactic, table(), pool_of(2));
+  for (const int64_t token : {0, 699, 700, 701, 1399, 1400, 2099})
+    EXPECT_LT(relative_rms(layer.reference(token), output.data() + token * spec.hidden), kTolerance)
+        << token;
+}
+
+INSTANTIATE_TEST_SUITE_P(EveryInstructionSet, Layer, testing::ValuesIn(kAll),
+                         [](const auto& instance) {
+                           return std::string(to_string(instance.param));
+                         });
+
+TEST(LayerInputs, AnIdThatIsNoExpertIsRefusedBeforeAnythingIsWritten) {
+  LayerCase layer(small_spec(64, 48, 4, 2, WeightFormat::kBf16, Activation::kSwiGlu), 3,
+                  Values::kClose, 3);
+  const KernelTable& table = kernels(Isa::kPortable);
+  for (const int32_t bad : {4, -2, 1 << 30}) {
+    layer.ids().back() = bad;
+    std::vector<float> output(3 * 64, -5.f);
+    const LayerTactic tactic{};
+    Buffer workspace =
+        Buffer::allocate(static_cast<size_t>(workspace_bytes(layer.spec(), 3, tactic, table, 1)))
+            .value();
+    const Status status = run_layer(layer.packed(), layer.inputs(3, output.data()), tactic, table,
+                                    pool_of(1), workspace.data());
+    ASSERT_FALSE(status.ok());
+    EXPECT_EQ(status.error().code, ErrorCode::kInvalidArgument);
+    EXPECT_NE(status.error().message.find(std::to_string(bad)), std::string::npos);
+    for (const float value : output) ASSERT_EQ(value, -5.f);
+  }
+}
+
+}  // namespace
+}  // namespace moetune::cpu
