@@ -20,10 +20,14 @@ class CudaDevice : public Device {
  public:
   virtual const ContextPtr& context() const = 0;
   virtual CUstream stream() const = 0;
+  /// Processes with a context on the GPU, this one included; more than 1: others use it. 0: not known.
+  virtual int processes() = 0;
 };
 
 /// kInvalidArgument for an ordinal that is not there, kUnsupported as load_driver().
 Result<std::unique_ptr<CudaDevice>> make_cuda_device(int ordinal);
+/// With a driver of the caller's, which must outlive the device.
+Result<std::unique_ptr<CudaDevice>> make_cuda_device(const Driver& driver, int ordinal);
 
 /// The properties plans are matched by, of every GPU of this machine. Empty where there is no usable driver. Never fails.
 std::vector<DeviceProperties> list_cuda_devices();

@@ -23,7 +23,6 @@ using CUfunction = struct CUfunc_st*;
 using CUgraph = struct CUgraph_st*;
 using CUgraphExec = struct CUgraphExec_st*;
 using CUgraphNode = struct CUgraphNode_st*;
-using CUhostFn = void (*)(void* argument);
 
 struct CUuuid {
   unsigned char bytes[16];
@@ -128,7 +127,6 @@ inline constexpr unsigned kHostMemoryMapped = 2;
   X(cuStreamUpdateCaptureDependencies, "cuStreamUpdateCaptureDependencies", CUstream, CUgraphNode*,  \
     size_t, unsigned)                                                                                \
   X(cuStreamWaitValue32, "cuStreamWaitValue32_v2", CUstream, CUdeviceptr, uint32_t, unsigned)        \
-  X(cuLaunchHostFunc, "cuLaunchHostFunc", CUstream, CUhostFn, void*)                                 \
   X(cuEventCreate, "cuEventCreate", CUevent*, unsigned)                                              \
   X(cuEventDestroy, "cuEventDestroy_v2", CUevent)                                                    \
   X(cuEventRecord, "cuEventRecord", CUevent, CUstream)                                               \

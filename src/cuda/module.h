@@ -60,6 +60,7 @@ class Module {
   Result<Kernel> kernel(size_t index, int shared_bytes = 0) const;
 
  private:
+  friend class Kernel;
   struct State;
   std::shared_ptr<const State> state_;
 };
