@@ -1,0 +1,92 @@
+// ModelSpec to one rank's FusedMoeSpec.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/status_macros.h"
+#include "model/model_spec.h"
+
+namespace moetune {
+namespace {
+
+int64_t block_of(WeightFormat format) {
+  switch (format) {
+    case WeightFormat::kNvfp4: return 16;
+    case WeightFormat::kMxfp4: return 32;
+    case WeightFormat::kFp8Block: return 128;
+    case WeightFormat::kBf16:
+    case WeightFormat::kFp16:
+    case WeightFormat::kFp8: return 8;
+  }
+  return 8;
+}
+
+/// What part `index` of `parts` gets of `total`, in whole blocks as even as can be, the first ones
+/// larger. What does not fill a block goes with the last.
+int64_t share(int64_t total, int64_t block, int64_t parts, int64_t index) {
+  const int64_t blocks = (total + block - 1) / block;
+  const auto start = [&](int64_t i) { return i * (blocks / parts) + std::min(i, blocks % parts); };
+  return std::min(total, start(index + 1) * block) - std::min(total, start(index) * block);
+}
+
+Status check_layout(const ModelSpec& model, WeightFormat weights, const ParallelLayout& layout) {
+  if (layout.tp < 1 || layout.ep < 1) {
+    return Error{ErrorCode::kInvalidArgument,
+                 fmt::format("--tp {} --ep {}: both must be at least 1", layout.tp, layout.ep)};
+  }
+  const int64_t block = block_of(weights);
+  const int64_t blocks = (model.intermediate + block - 1) / block;
+  if (layout.tp > blocks) {
+    return Error{ErrorCode::kInvalidArgument,
+                 fmt::format("--tp {} leaves ranks without work: an intermediate size of {} in {} "
+                             "splits into {} at the most",
+                             layout.tp, model.intermediate, to_string(weights), blocks),
+                 fmt::format("use --tp {} or less; --ep splits the {} experts instead", blocks,
+                             model.experts)};
+  }
+  if (layout.ep > model.experts) {
+    return Error{ErrorCode::kInvalidArgument,
+                 fmt::format("--ep {} leaves ranks without work: a layer has {} experts", layout.ep,
+                             model.experts),
+                 fmt::format("use --ep {} or less", model.experts)};
+  }
+  const int64_t ranks = static_cast<int64_t>(layout.tp) * layout.ep;
+  if (layout.rank < 0 || layout.rank >= ranks) {
+    return Error{ErrorCode::kInvalidArgument,
+                 fmt::format("--rank {}: with --tp {} --ep {} there are ranks 0 to {}", layout.rank,
+                             layout.tp, layout.ep, ranks - 1)};
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<FusedMoeSpec> layer_spec(const ModelSpec& model, std::optional<WeightFormat> weights,
+                                const ParallelLayout& layout) {
+  if (!weights) weights = model.weights;
+  if (!weights) {
+    return Error{
+        ErrorCode::kUnsupported,
+        fmt::format("{}: its experts are stored as {}, a format that moetune does not have",
+                    model.name, model.weights_text),
+        "--weights bf16 (or nvfp4, ...) tunes the same sizes in another format"};
+  }
+  MOETUNE_RETURN_IF_ERROR(check_layout(model, *weights, layout));
+  FusedMoeSpec spec;
+  spec.hidden = model.hidden;
+  spec.intermediate =
+      share(model.intermediate, block_of(*weights), layout.tp, layout.rank % layout.tp);
+  spec.experts = share(model.experts, 1, layout.ep, layout.rank / layout.tp);
+  spec.global_experts = model.experts;
+  spec.top_k = model.top_k;
+  spec.weights = *weights;
+  spec.activation = model.activation;
+  spec.router = model.router;
+  spec.bias = model.bias;
+  spec.tp = layout.tp;
+  spec.ep = layout.ep;
+  MOETUNE_RETURN_IF_ERROR(validate(spec));
+  return spec;
+}
+
+}  // namespace moetune
