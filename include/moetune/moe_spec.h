@@ -1,5 +1,5 @@
-// The fused Mixture-of-Experts operator: what is computed, apart from how. docs/operator.md has the
-// full definition.
+// The fused Mixture-of-Experts operator: what is computed, apart from how. The full definition is
+// in docs/operator.md.
 //
 // Per token: route (top-k experts and their weights, from router logits or given), then for each
 // chosen expert e
@@ -9,29 +9,30 @@
 // Numbers: products are accumulated in f32; h is rounded to the activation format (bf16 for a16);
 // the weighted sum is accumulated in f32 and rounded once to the output type.
 //
-// Arguments of one call (T tokens, G = global_experts, k = top_k), in this order, dense and
-// row-major:
+// Arguments of one call (T tokens, G = global_experts, k = top_k), dense and row-major, in this
+// order:
 //   hidden        bf16 [T, hidden]
 //   logits        f32  [T, G]        unless given_routing
-//   router_bias   f32  [G]           only with router.selection_bias, unless given_routing
-//   topk_ids      i32  [T, k]        only with given_routing; ids are global, -1 is skipped,
-//   repeats add up topk_weights  f32  [T, k]        only with given_routing first_expert  i32  [1]
-//   only where ep > 1: the global id of this rank's expert 0 output        bf16 or f32 [T, hidden],
-//   as FusedMoeSpec::output says
-// An id outside this rank's [first_expert, first_expert + experts) is another rank's work: it adds
-// nothing here.
+//   router_bias   f32  [G]           unless given_routing, and only with router.selection_bias
+//   topk_ids      i32  [T, k]        only with given_routing: global ids, -1 is skipped
+//   topk_weights  f32  [T, k]        only with given_routing
+//   first_expert  i32  [1]           only where ep > 1: the global id of this rank's expert 0
+//   output        bf16 or f32 [T, hidden], as FusedMoeSpec::output says
+// A token's repeated ids add up. An id outside [first_expert, first_expert + experts) is another
+// rank's work and adds nothing here.
 //
-// Weights come one expert at a time (WeightSource::chunk(local id)), tensors in this order, R =
-// w13_rows():
-//   w13           bf16 [R, hidden], or nvfp4 codes e2m1x2 [R, hidden]: a row is hidden / 2 bytes
-//   w13_scales    e4m3 [R, ceil(hidden / 16)]              nvfp4 only: one scale for 16 values
-//   along k, linear; w13_global    f32  [2]: of gate rows, of up rows       nvfp4 only  the last
-//   block of a row may be shorter w2            bf16 or e2m1x2 [hidden, intermediate] w2_scales
-//   e4m3 [hidden, ceil(intermediate / 16)]   nvfp4 only w2_global     f32  [1] nvfp4 only w13_bias
-//   f32  [R]                                 only with `bias`; added to x · w13ᵀ w2_bias       f32
-//   [hidden]                            only with `bias`; added to y, before the expert's weight
-// Global scales multiply: a weight's value is code · scale · global. A w13 without a gate uses
-// w13_global[1].
+// Weights come one expert at a time, WeightSource::chunk(local id), R = w13_rows(), in this order:
+//   w13           bf16 [R, hidden], or nvfp4 codes e2m1x2 [R, hidden]
+//   w13_scales    e4m3 [R, ceil(hidden / 16)]                nvfp4 only
+//   w13_global    f32  [2]: of gate rows, of up rows         nvfp4 only
+//   w2            bf16 or e2m1x2 [hidden, intermediate]
+//   w2_scales     e4m3 [hidden, ceil(intermediate / 16)]     nvfp4 only
+//   w2_global     f32  [1]                                   nvfp4 only
+//   w13_bias      f32  [R], added to x · w13ᵀ                 only with `bias`
+//   w2_bias       f32  [hidden], added to y                  only with `bias`
+// nvfp4: a row of k codes is k / 2 bytes; each 16 values along k share a scale (the last block of a
+// row may be shorter); scales are linear. Global scales multiply: a weight is code · scale ·
+// global. A w13 without a gate uses w13_global[1].
 #pragma once
 
 #include <cstdint>
@@ -53,7 +54,6 @@ enum class Activation : uint8_t {
   kSwiGluClamped,  ///< gpt-oss: g' = min(g, 7), u' = clamp(u, -7, 7), g'·sigmoid(1.702 g')·(u' + 1)
   kRelu2,          ///< relu(x)², no gate: w13 has `intermediate` rows
   kGatePlusUp,     ///< gate + up: linear, for the exact check of a kernel's arithmetic
-                   ///< (docs/measurement.md)
 };
 
 /// How a token's logits become k experts and their weights. ops/moe/router.h has the definition
@@ -83,11 +83,10 @@ struct FusedMoeSpec {
   DataType output = DataType::kBf16;  ///< kBf16 or kF32.
   Activation activation = Activation::kSwiGlu;
   RouterSpec router;
-  bool bias = false;  ///< Biases on both GEMMs.
-  bool given_routing =
-      false;   ///< Top-k ids and weights are inputs; the router is not part of the operator.
-  int tp = 1;  ///< Tensor-parallel degree that `intermediate` is the result of.
-  int ep = 1;  ///< Expert-parallel degree that `experts` is the result of.
+  bool bias = false;           ///< Biases on both GEMMs.
+  bool given_routing = false;  ///< Top-k ids and weights are inputs, and no router is part of it.
+  int tp = 1;                  ///< Tensor-parallel degree that `intermediate` is the result of.
+  int ep = 1;                  ///< Expert-parallel degree that `experts` is the result of.
 
   bool operator==(const FusedMoeSpec&) const = default;
 

@@ -3,11 +3,11 @@
 //
 //   uniform     each token goes to k distinct experts, all equally likely
 //   balanced    the least used experts first: round-robin
-//   zipf:A      the expert of rank r has a popularity of r^-A, ranks being a permutation of the
-//   experts that follows from the seed;
-//               k distinct ones by Gumbel top-k (Kool, van Hoof, Welling, "Stochastic beams and
-//               where to find them", 2019)
-//   trace:FILE  popularities from counts that were recorded per expert: {"counts": [310, 12, ...]}
+//   zipf:A      the expert of rank r has a popularity of r^-A; the seed says who has which rank
+//   trace:FILE  popularities as recorded, in counts per expert: {"counts": [310, 12, ...]}
+//
+// With popularities, a token's k distinct experts are drawn one after the other in proportion to
+// them, by Gumbel top-k (Kool, van Hoof, Welling, "Stochastic beams and where to find them", 2019).
 #pragma once
 
 #include <cstdint>

@@ -1,0 +1,199 @@
+// What the operator's tests share: small specifications, weights from lists of numbers, and a
+// kernel simple enough to be trusted and to be broken on purpose.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <functional>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "base/bf16.h"
+#include "moetune/moe_spec.h"
+#include "moetune/runner.h"
+#include "ops/moe/arguments.h"
+#include "ops/moe/number_formats.h"
+#include "ops/moe/weights.h"
+
+namespace moetune::testing_moe {
+
+inline FusedMoeSpec small_spec(WeightFormat format = WeightFormat::kBf16) {
+  return {.hidden = 96,
+          .intermediate = 40,
+          .experts = 12,
+          .global_experts = 12,
+          .top_k = 3,
+          .weights = format};
+}
+
+inline std::vector<uint16_t> to_bf16(const std::vector<float>& values) {
+  std::vector<uint16_t> bits;
+  std::transform(values.begin(), values.end(), std::back_inserter(bits), float_to_bf16);
+  return bits;
+}
+
+/// bf16 weights of several experts, given as numbers.
+class ListedWeights final : public WeightSource {
+ public:
+  struct Expert {
+    std::vector<float> w13, w2, w13_bias, w2_bias;
+  };
+  ListedWeights(const FusedMoeSpec& spec, std::vector<Expert> experts)
+      : spec_(spec), experts_(std::move(experts)) {}
+
+  int64_t chunks() const override { return static_cast<int64_t>(experts_.size()); }
+  Result<Tensors> chunk(int64_t index) override {
+    Expert& expert = experts_.at(static_cast<size_t>(index));
+    w13_ = to_bf16(expert.w13);
+    w2_ = to_bf16(expert.w2);
+    Tensors tensors = {{"w13", DataType::kBf16, {spec_.w13_rows(), spec_.hidden}, w13_.data()},
+                       {"w2", DataType::kBf16, {spec_.hidden, spec_.intermediate}, w2_.data()}};
+    if (spec_.bias) {
+      tensors.push_back({"w13_bias", DataType::kF32, {spec_.w13_rows()}, expert.w13_bias.data()});
+      tensors.push_back({"w2_bias", DataType::kF32, {spec_.hidden}, expert.w2_bias.data()});
+    }
+    return tensors;
+  }
+
+ private:
+  FusedMoeSpec spec_;
+  std::vector<Expert> experts_;
+  std::vector<uint16_t> w13_, w2_;
+};
+
+/// One expert's weights as plain numbers, global scales included: [w13_rows, hidden], [hidden,
+/// intermediate].
+inline ListedWeights::Expert plain_weights(const FusedMoeSpec& spec, WeightSource& source,
+                                           int64_t expert) {
+  const Tensors chunk = source.chunk(expert).value();
+  const ExpertWeights view = view_expert(spec, chunk).value();
+  const auto plain = [&](const void* values, const uint8_t* scales, int64_t rows, int64_t k,
+                         auto global) {
+    std::vector<float> matrix(static_cast<size_t>(rows * k));
+    for (int64_t row = 0; row < rows; ++row) {
+      const auto out =
+          std::span(matrix).subspan(static_cast<size_t>(row * k), static_cast<size_t>(k));
+      if (scales != nullptr) {
+        dequantise_nvfp4_row(static_cast<const uint8_t*>(values) + row * (k / 2),
+                             scales + row * nvfp4_blocks(k), out);
+        for (float& value : out) value *= global(row);
+      } else {
+        const uint16_t* from = static_cast<const uint16_t*>(values) + row * k;
+        std::transform(from, from + k, out.begin(), bf16_to_float);
+      }
+    }
+    return matrix;
+  };
+  ListedWeights::Expert result;
+  result.w13 = plain(view.w13, view.w13_scales, spec.w13_rows(), spec.hidden, [&](int64_t row) {
+    return spec.gated() && row < spec.intermediate ? view.gate_global : view.up_global;
+  });
+  result.w2 = plain(view.w2, view.w2_scales, spec.hidden, spec.intermediate,
+                    [&](int64_t) { return view.down_global; });
+  if (spec.bias) {
+    result.w13_bias.assign(view.w13_bias, view.w13_bias + spec.w13_rows());
+    result.w2_bias.assign(view.w2_bias, view.w2_bias + spec.hidden);
+  }
+  return result;
+}
+
+/// How the kernel below sums, and what it may do wrong.
+struct KernelOptions {
+  size_t lanes = 1;  ///< Partial sums of a dot product: another order of additions for each number.
+  bool weights_before_gemm2 = false;  ///< Applies routing weights to h before it is rounded: not
+                                      ///< the definition, but defensible.
+  std::function<void(int64_t expert, ListedWeights::Expert&)> spoil_weights;
+  std::function<void(int64_t token, std::vector<std::pair<int64_t, float>>& slots)> spoil_routing;
+};
+
+inline float dot_f32(const float* a, const float* b, size_t k, size_t lanes) {
+  std::vector<float> sums(lanes);
+  for (size_t i = 0; i < k; ++i) sums[i % lanes] += a[i] * b[i];
+  float sum = 0;
+  for (float lane : sums) sum += lane;
+  return sum;
+}
+
+inline float activate_f32(Activation activation, float gate, float up) {
+  switch (activation) {
+    case Activation::kSwiGlu: return gate / (1 + std::exp(-gate)) * up;
+    case Activation::kSwiGluClamped: {
+      const float g = std::min(gate, 7.0f);
+      return g / (1 + std::exp(-1.702f * g)) * (std::clamp(up, -7.0f, 7.0f) + 1);
+    }
+    case Activation::kRelu2: return std::max(up, 0.0f) * std::max(up, 0.0f);
+    case Activation::kGatePlusUp: return gate + up;
+  }
+  return 0;
+}
+
+/// The whole output [tokens, hidden] as f32, before its last rounding: sums in f32, h in bf16, as a
+/// kernel does it. Routing is inputs.routing's.
+inline std::vector<float> run_kernel(const FusedMoeSpec& spec, WeightSource& source,
+                                     const MoeInputs& inputs, const KernelOptions& options = {}) {
+  const auto hidden = static_cast<size_t>(spec.hidden);
+  const auto intermediate = static_cast<size_t>(spec.intermediate);
+  const auto k = static_cast<size_t>(spec.top_k);
+  std::vector<ListedWeights::Expert> experts;
+  for (int64_t e = 0; e < spec.experts; ++e) {
+    experts.push_back(plain_weights(spec, source, e));
+    if (options.spoil_weights) options.spoil_weights(e, experts.back());
+  }
+  std::vector<float> output(static_cast<size_t>(inputs.routing.tokens) * hidden);
+  std::vector<float> x(hidden);
+  std::vector<float> h(intermediate);
+  for (size_t token = 0; token < static_cast<size_t>(inputs.routing.tokens); ++token) {
+    std::transform(&inputs.hidden[token * hidden], &inputs.hidden[token * hidden] + hidden,
+                   x.begin(), bf16_to_float);
+    std::vector<std::pair<int64_t, float>> slots;
+    for (size_t i = token * k; i < (token + 1) * k; ++i)
+      slots.emplace_back(inputs.routing.ids[i], inputs.routing.weights[i]);
+    if (options.spoil_routing) options.spoil_routing(static_cast<int64_t>(token), slots);
+    for (const auto& [id, weight] : slots) {
+      const int64_t local = id - inputs.first_expert;
+      if (id < 0 || local < 0 || local >= spec.experts) continue;
+      const ListedWeights::Expert& w = experts[static_cast<size_t>(local)];
+      const size_t first_up = spec.gated() ? intermediate : 0;
+      const auto w13_row = [&](size_t row) {
+        return dot_f32(&w.w13[row * hidden], x.data(), hidden, options.lanes) +
+               (spec.bias ? w.w13_bias[row] : 0.0f);
+      };
+      for (size_t i = 0; i < intermediate; ++i) {
+        const float value =
+            activate_f32(spec.activation, spec.gated() ? w13_row(i) : 0.0f, w13_row(first_up + i));
+        h[i] = round_to_bf16(options.weights_before_gemm2 ? value * weight : value);
+      }
+      for (size_t i = 0; i < hidden; ++i) {
+        const float y = dot_f32(&w.w2[i * intermediate], h.data(), intermediate, options.lanes) +
+                        (spec.bias ? w.w2_bias[i] : 0.0f);
+        output[token * hidden + i] += options.weights_before_gemm2 ? y : weight * y;
+      }
+    }
+  }
+  return output;
+}
+
+/// The values in the output type: the memory of a tensor [rows, hidden].
+struct OutputRows {
+  OutputRows(const FusedMoeSpec& spec, const std::vector<float>& values)
+      : f32(values), bf16(to_bf16(values)), tensor{"output", spec.output, {}, nullptr} {
+    tensor.shape = {static_cast<int64_t>(values.size()) / spec.hidden, spec.hidden};
+    tensor.data = spec.output == DataType::kBf16 ? static_cast<void*>(bf16.data()) : f32.data();
+  }
+  OutputRows(const OutputRows&) = delete;
+  OutputRows& operator=(const OutputRows&) = delete;
+
+  std::vector<float> f32;
+  std::vector<uint16_t> bf16;
+  Tensor tensor;
+};
+
+inline std::vector<int64_t> all_tokens(const MoeInputs& inputs) {
+  std::vector<int64_t> tokens(static_cast<size_t>(inputs.routing.tokens));
+  for (size_t i = 0; i < tokens.size(); ++i) tokens[i] = static_cast<int64_t>(i);
+  return tokens;
+}
+
+}  // namespace moetune::testing_moe
