@@ -1,3 +1,5 @@
+// The layer's smaller ends: combining what the GEMMs left, and aligning what comes in.
+//
 // output[token] = sum over the token's slots, in order, of weight * row: the same bits on every run.
 #pragma once
 
@@ -37,6 +39,17 @@ __global__ void __launch_bounds__(256) combine(const CombineParams p) {
         static_cast<u16*>(p.output)[at + i] = to_bf16(values[i]);
     }
   }
+}
+
+// Copies rows to where they begin at multiples of 16 bytes.
+template <int kUnused>
+__global__ void __launch_bounds__(256) align_rows(const AlignParams p) {
+  wait_for_previous();
+  let_next_start();
+  const i64 at = blockIdx.x * i64(256) + threadIdx.x;
+  if (at >= i64(p.rows) * p.stride) return;
+  const int row = at / p.stride, column = at % p.stride;
+  p.target[at] = column < p.columns ? p.source[i64(row) * p.columns + column] : 0;
 }
 
 }  // namespace moetune::kernels

@@ -34,4 +34,38 @@ struct OutputScale {
   }
 };
 
+// The sums of one row group for kNb * 8 tokens from `first_token` of a tile on, as mma leaves them: lane 4g + j has the group's rows g
+// (elements 0, 1) and g + 8 (2, 3) for tokens 2j and 2j + 1 of every 8.
+template <int kFormat, int kEpilogue, bool kBias, int kNb>
+__device__ inline void store_tokens(const GemmParams& p, const Tile& tile, const OutputScale<kFormat>& scale, int group,
+                                    int first_token, const float (&acc)[kNb][4], int lane) {
+  if (group >= p.groups) return;
+  constexpr bool kGated = is_gated(kEpilogue);
+  const int g = lane >> 2, j = lane & 3;
+  float bias_low = 0.0f, bias_high = 0.0f;
+  if constexpr (kBias) {
+    const float* bias = p.bias + (i64(tile.expert) * p.groups + group) * kGroupRows;
+    bias_low = bias[kGated ? g : 2 * g];
+    bias_high = bias[kGated ? g + 8 : 2 * g + 1];
+  }
+#pragma unroll
+  for (int n = 0; n < kNb; ++n)
+#pragma unroll
+    for (int t = 0; t < 2; ++t) {
+      const int token = first_token + n * 8 + 2 * j + t;
+      if (token >= tile.rows) continue;
+      const float low = acc[n][t] * scale.low + bias_low, high = acc[n][t + 2] * scale.high + bias_high;
+      const i64 row = i64(tile.first_row + token) * p.output_stride;
+      if constexpr (kEpilogue == kIdentity) {
+        float* out = static_cast<float*>(p.output) + row + group * kGroupRows + 2 * g;
+        *reinterpret_cast<float2*>(out) = make_float2(low, high);
+      } else if constexpr (kGated) {
+        static_cast<u16*>(p.output)[row + group * 8 + g] = to_bf16(activate<kEpilogue>(low, high));
+      } else {
+        u16* out = static_cast<u16*>(p.output) + row + group * kGroupRows + 2 * g;
+        *reinterpret_cast<u32*>(out) = to_bf16x2(relu2(low), relu2(high));
+      }
+    }
+}
+
 }  // namespace moetune::kernels

@@ -63,11 +63,12 @@ __global__ void __launch_bounds__(32 * kWarps, kMinBlocks) gemm_combine(const Ge
   __shared__ float slots[kWarps][kRows];
   const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, token = blockIdx.y, first_group = blockIdx.x * kMt;
 
+  const int first_expert = p.first_expert ? *p.first_expert : 0;
   float sum = 0.0f;
   for (int first = 0; first < p.top_k; first += kWarps) {
     const int slot = first + warp, pair = token * p.top_k + slot;
-    const int local = slot < p.top_k ? p.ids[pair] - p.first_expert : -1;
-    const int expert = local >= 0 && local < p.experts ? local : -1;
+    const int local = slot < p.top_k ? p.ids[pair] - first_expert : -1;
+    const int expert = local >= 0 && local < p.experts && p.ids[pair] >= 0 ? local : -1;
     SlotDot<kFormat, kMt, kDepth> dot(p.gemm, expert, first_group, lane);
     wait_for_previous();
     if (expert >= 0) {
@@ -77,20 +78,21 @@ __global__ void __launch_bounds__(32 * kWarps, kMinBlocks) gemm_combine(const Ge
       if ((lane & 3) == 0) {
 #pragma unroll
         for (int m = 0; m < kMt; ++m) {
-          const int row = m * kGroupRows + (lane >> 2);
+          const int row = m * kGroupRows + 2 * (lane >> 2);
           slots[warp][row] = acc[m][0] * scale.low;
-          slots[warp][row + 8] = acc[m][2] * scale.high;
+          slots[warp][row + 1] = acc[m][2] * scale.high;
         }
       }
     }
     __syncthreads();
     if (threadIdx.x < kRows && first_group * kGroupRows + threadIdx.x < p.columns) {
       for (int w = 0; w < min(kWarps, p.top_k - first); ++w) {
-        const int id = p.ids[token * p.top_k + first + w] - p.first_expert;
-        if (id < 0 || id >= p.experts) continue;
+        const int at = token * p.top_k + first + w;
+        if (p.row_of_pair[at] < 0) continue;
         float y = slots[w][threadIdx.x];
-        if constexpr (kBias) y += p.gemm.bias[(i64(id) * p.gemm.groups + first_group) * kGroupRows + threadIdx.x];
-        sum += p.weights[token * p.top_k + first + w] * y;
+        if constexpr (kBias)
+          y += p.gemm.bias[(i64(p.ids[at] - first_expert) * p.gemm.groups + first_group) * kGroupRows + threadIdx.x];
+        sum += p.weights[at] * y;
       }
     }
     __syncthreads();

@@ -1,12 +1,11 @@
 // The GEMM of prefill: many tokens per expert.
 //
-// Tokens are the M of mma.m16n8k16, weight rows its N: a lane then holds neighbouring columns of a token, which it can store together.
-// (The packed layout serves as well as in gemm_stream: rows g of a group are one fragment of B, rows g + 8 another.) A tile of kNt
-// tokens is gathered into shared memory, all warps read all of it; every warp owns kMt row groups, whose weights it streams from
-// memory into registers, so that nothing is dequantised twice and no weight goes through shared memory.
+// As in gemm_stream, weight rows are the M of mma.m16n8k16 and tokens its N, so that one packed layout serves both and the registers of a
+// 16-byte load are an operand as they stand. A tile of kNt tokens is gathered into shared memory; every warp multiplies kMt row groups, whose weights it streams straight into registers, with
+// kNt / kWt of the tokens. (kWt = 2: the two warps that want the same weights meet in L1.)
 //   kResident   the tile's whole k lies in shared memory; the block works through `sets` sets of row groups with no barrier.
 //   otherwise   a ring of kStages chunks of 64 k, one barrier a chunk.
-//   grid        x: blocks of kWarps * kMt * sets row groups, y: token tiles; blocks of one tile and then of one expert are neighbours,
+//   grid        x: blocks of kWm * kMt * sets row groups, y: token tiles; blocks of one tile and then of one expert are neighbours,
 //               and meet in L2
 #pragma once
 
@@ -29,7 +28,7 @@ class TileLoader {
       const int r = row(i);
       live_[i] = r < tile.rows;
       const int sorted = tile.first_row + (live_[i] ? r : 0);
-      offset_[i] = i64(p.row_index ? p.row_index[sorted] : sorted) * p.input_stride + vector_ * 8;
+      offset_[i] = u32(p.row_index ? p.row_index[sorted] : sorted) * u32(p.input_stride / 8) + vector_;
     }
   }
 
@@ -40,7 +39,7 @@ class TileLoader {
       const int r = row(i);
       if (kNt % (kThreads / 8) != 0 && r >= kNt) continue;
       const bool live = live_[i] && k + vector_ * 8 < k_;
-      copy_async(stage + r * kChunkRowBytes + ((vector_ ^ (r & 7)) << 4), input_ + (live ? offset_[i] + k : 0), live);
+      copy_async(stage + r * kChunkRowBytes + ((vector_ ^ (r & 7)) << 4), input_ + (live ? i64(offset_[i]) * 8 + k : 0), live);
     }
   }
 
@@ -49,102 +48,60 @@ class TileLoader {
   __device__ static int row(int i) { return i * (kThreads / 8) + (threadIdx.x >> 3); }
 
   const u16* input_;
-  i64 offset_[kRows];
+  u32 offset_[kRows];  // of 16 bytes
   bool live_[kRows];
   int vector_, k_;
 };
 
-template <int kNt, int kMt>
-using TileSums = float[kNt / 16][kMt][2][4];
+template <int kMt, int kNb>
+using TileSums = float[kMt][kNb][4];
 
-// One chunk of 64 k for one warp; 16-token blocks past the tile's end are left out.
-template <int kFormat, int kNt, int kMt>
-__device__ inline void multiply_chunk(TileSums<kNt, kMt>& acc, const WeightUnit<kFormat> (&weights)[kMt], u32 stage, int rows,
-                                      int lane) {
+// One chunk of 64 k for one warp. Tokens past the tile's end are left out, 16 at a time.
+template <int kFormat, int kMt, int kNb, bool kShared>
+__device__ inline void multiply_chunk(TileSums<kMt, kNb>& acc, const WeightUnit<kFormat, kShared> (&weights)[kMt], u32 stage,
+                                      int tokens, int lane) {
   const int g = lane >> 2, j = lane & 3;
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
-    u32 b[kMt][2][4];
+    u32 a[kMt][2][4];
 #pragma unroll
-    for (int m = 0; m < kMt; ++m) weights[m].fragments(half, b[m]);
+    for (int m = 0; m < kMt; ++m) weights[m].fragments(half, a[m]);
     const u32 at = stage + g * kChunkRowBytes + (((2 * j + half) ^ g) << 4);
 #pragma unroll
-    for (int t = 0; t < kNt / 16; ++t) {
-      if (t > 0 && t * 16 >= rows) break;
-      u32 low[4], high[4];
-      load_shared(low, at + t * 16 * kChunkRowBytes);
-      load_shared(high, at + (t * 16 + 8) * kChunkRowBytes);
+    for (int n = 0; n < kNb; n += 2) {
+      if (n * 8 >= tokens) break;
+      u32 b[2][4];
+#pragma unroll
+      for (int i = 0; i < 2; ++i) load_shared(b[i], at + (n + i) * 8 * kChunkRowBytes);
 #pragma unroll
       for (int s = 0; s < 2; ++s)
 #pragma unroll
-        for (int m = 0; m < kMt; ++m) {
-          mma(acc[t][m][0], low[2 * s], high[2 * s], low[2 * s + 1], high[2 * s + 1], b[m][s][0], b[m][s][2]);
-          mma(acc[t][m][1], low[2 * s], high[2 * s], low[2 * s + 1], high[2 * s + 1], b[m][s][1], b[m][s][3]);
-        }
+        for (int i = 0; i < 2; ++i)
+#pragma unroll
+          for (int m = 0; m < kMt; ++m)
+            mma(acc[m][n + i], a[m][s][0], a[m][s][1], a[m][s][2], a[m][s][3], b[i][2 * s], b[i][2 * s + 1]);
     }
   }
 }
 
-// Two neighbouring rows of weights, 2j and 2j + 1, for one token.
-template <int kEpilogue>
-__device__ inline void store_pair(const GemmParams& p, i64 row, int column, float a, float b) {
-  if constexpr (kEpilogue == kIdentity)
-    *reinterpret_cast<float2*>(static_cast<float*>(p.output) + row + column) = make_float2(a, b);
-  else
-    *reinterpret_cast<u32*>(static_cast<u16*>(p.output) + row + column) = to_bf16x2(a, b);
-}
-
-template <int kFormat, int kEpilogue, bool kBias, int kNt, int kMt>
-__device__ inline void store_tile(const GemmParams& p, const Tile& tile, const OutputScale<kFormat>& scale, int first_group,
-                                  const TileSums<kNt, kMt>& acc, int lane) {
-  const int g = lane >> 2, j = lane & 3;
+// Stores and clears the sums of a set of row groups.
+template <int kFormat, int kEpilogue, bool kBias, int kMt, int kNb>
+__device__ inline void flush_set(const GemmParams& p, const Tile& tile, const OutputScale<kFormat>& scale, int first_group,
+                                 int first_token, TileSums<kMt, kNb>& acc, int lane) {
 #pragma unroll
   for (int m = 0; m < kMt; ++m) {
-    const int group = first_group + m;
-    if (group >= p.groups) break;
-    float2 bias[2] = {};
-    if constexpr (kBias) {
-      const float* at = p.bias + (i64(tile.expert) * p.groups + group) * kGroupRows + 2 * j;
-      bias[0] = make_float2(at[0], at[1]);
-      bias[1] = make_float2(at[8], at[9]);
-    }
+    store_tokens<kFormat, kEpilogue, kBias>(p, tile, scale, first_group + m, first_token, acc[m], lane);
 #pragma unroll
-    for (int t = 0; t < kNt / 16; ++t)
+    for (int n = 0; n < kNb; ++n)
 #pragma unroll
-      for (int h = 0; h < 2; ++h) {
-        const int token = t * 16 + h * 8 + g;
-        if (token >= tile.rows) continue;
-        const i64 row = i64(tile.first_row + token) * p.output_stride;
-        const float(&c)[2][4] = acc[t][m];
-        const float low0 = c[0][2 * h] * scale.low + bias[0].x, low1 = c[0][2 * h + 1] * scale.low + bias[0].y;
-        const float high0 = c[1][2 * h] * scale.high + bias[1].x, high1 = c[1][2 * h + 1] * scale.high + bias[1].y;
-        if constexpr (is_gated(kEpilogue)) {
-          store_pair<kEpilogue>(p, row, group * 8 + 2 * j, activate<kEpilogue>(low0, high0), activate<kEpilogue>(low1, high1));
-        } else if constexpr (kEpilogue == kRelu2) {
-          store_pair<kEpilogue>(p, row, group * kGroupRows + 2 * j, relu2(low0), relu2(low1));
-          store_pair<kEpilogue>(p, row, group * kGroupRows + 8 + 2 * j, relu2(high0), relu2(high1));
-        } else {
-          store_pair<kEpilogue>(p, row, group * kGroupRows + 2 * j, low0, low1);
-          store_pair<kEpilogue>(p, row, group * kGroupRows + 8 + 2 * j, high0, high1);
-        }
-      }
+      for (int i = 0; i < 4; ++i) acc[m][n][i] = 0.0f;
   }
 }
 
-template <int kNt, int kMt>
-__device__ inline void clear(TileSums<kNt, kMt>& acc) {
-#pragma unroll
-  for (int t = 0; t < kNt / 16; ++t)
-#pragma unroll
-    for (int m = 0; m < kMt; ++m)
-#pragma unroll
-      for (int i = 0; i < 8; ++i) acc[t][m][i >> 2][i & 3] = 0.0f;
-}
-
-template <int kFormat, int kEpilogue, bool kBias, int kNt, int kMt, int kWarps, int kDepth, int kStages, bool kResident,
-          int kMinBlocks>
-__global__ void __launch_bounds__(32 * kWarps, kMinBlocks) gemm_tile(const GemmParams p) {
-  constexpr int kStageBytes = kNt * kChunkRowBytes;
+template <int kFormat, int kEpilogue, bool kBias, int kNt, int kMt, int kWm, int kWt, int kDepth, int kStages,
+          bool kResident, int kMinBlocks>
+__global__ void __launch_bounds__(32 * kWm * kWt, kMinBlocks) gemm_tile(const GemmParams p) {
+  constexpr int kStageBytes = kNt * kChunkRowBytes, kNb = kNt / kWt / 8;
   extern __shared__ __align__(128) u8 shared[];
 
   wait_for_previous();
@@ -153,20 +110,21 @@ __global__ void __launch_bounds__(32 * kWarps, kMinBlocks) gemm_tile(const GemmP
   if (blockIdx.y >= *p.tile_count) return;
 
   const u32 ring = shared_address(shared);
-  const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, chunks = p.units;
-  const int wanted = kResident ? p.sets : 1, first_group = (blockIdx.x * kWarps + warp) * kMt * wanted;
+  const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, wm = warp / kWt, chunks = p.units;
+  const int first_token = warp % kWt * kNb * 8, tokens = tile.rows - first_token;
+  const u32 own_rows = ring + first_token * kChunkRowBytes;
+  const int wanted = kResident ? p.sets : 1, first_group = (blockIdx.x * kWm + wm) * kMt * wanted;
   const int sets = max(0, min(wanted, (p.groups - first_group + kMt - 1) / kMt));
 
-  WeightStream<kFormat, kMt, kResident> stream(p.weights + tile.expert * p.expert_bytes, first_group, p.groups, 0, chunks, chunks,
+  WeightStream<kFormat, kMt, kResident, kWt != 1> stream(p.weights + tile.expert * p.expert_bytes, first_group, p.groups, 0, chunks, chunks,
                                                sets);
-  WeightUnit<kFormat> weights[kDepth][kMt];
+  WeightUnit<kFormat, kWt != 1> weights[kDepth][kMt];
 #pragma unroll
   for (int d = 0; d < kDepth; ++d) stream.load(weights[d], lane);
 
-  const TileLoader<kNt, 32 * kWarps> loader(p, tile);
+  const TileLoader<kNt, 32 * kWm * kWt> loader(p, tile);
   const OutputScale<kFormat> scale(p.scales, tile.expert);
-  TileSums<kNt, kMt> acc;
-  clear<kNt, kMt>(acc);
+  TileSums<kMt, kNb> acc = {};
 
   if constexpr (kResident) {
     for (int c = 0; c < chunks; ++c) loader.load(c, ring + c * kStageBytes);
@@ -179,11 +137,10 @@ __global__ void __launch_bounds__(32 * kWarps, kMinBlocks) gemm_tile(const GemmP
 #pragma unroll
       for (int d = 0; d < kDepth; ++d) {
         if (done + d >= total) break;
-        multiply_chunk<kFormat, kNt, kMt>(acc, weights[d], ring + chunk * kStageBytes, tile.rows, lane);
+        multiply_chunk<kFormat, kMt, kNb>(acc, weights[d], own_rows + chunk * kStageBytes, tokens, lane);
         stream.load(weights[d], lane);
         if (++chunk == chunks) {
-          store_tile<kFormat, kEpilogue, kBias, kNt, kMt>(p, tile, scale, group, acc, lane);
-          clear<kNt, kMt>(acc);
+          flush_set<kFormat, kEpilogue, kBias, kMt, kNb>(p, tile, scale, group, first_token, acc, lane);
           chunk = 0;
           group += kMt;
         }
@@ -205,13 +162,13 @@ __global__ void __launch_bounds__(32 * kWarps, kMinBlocks) gemm_tile(const GemmP
         __syncthreads();
         if (chunk + kStages - 1 < chunks) loader.load(chunk + kStages - 1, ring + write);
         commit_copies();
-        multiply_chunk<kFormat, kNt, kMt>(acc, weights[d], ring + read, tile.rows, lane);
+        multiply_chunk<kFormat, kMt, kNb>(acc, weights[d], own_rows + read, tokens, lane);
         stream.load(weights[d], lane);
         read = read + kStageBytes == kStages * kStageBytes ? 0 : read + kStageBytes;
         write = write + kStageBytes == kStages * kStageBytes ? 0 : write + kStageBytes;
       }
     }
-    store_tile<kFormat, kEpilogue, kBias, kNt, kMt>(p, tile, scale, first_group, acc, lane);
+    flush_set<kFormat, kEpilogue, kBias, kMt, kNb>(p, tile, scale, first_group, first_token, acc, lane);
   }
 }
 

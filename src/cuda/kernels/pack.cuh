@@ -9,7 +9,7 @@ namespace moetune::kernels {
 // The matrix row of a group's row; -1 past the end.
 __device__ inline int matrix_row(const PackParams& p, int group, int row) {
   if (!p.gated) {
-    const int r = group * kGroupRows + row;
+    const int r = group * kGroupRows + 2 * (row & 7) + (row >> 3);
     return r < p.rows ? r : -1;
   }
   const int half = p.rows / 2, r = group * 8 + (row & 7);
@@ -33,11 +33,10 @@ __global__ void __launch_bounds__(256) pack_bf16(const PackParams p) {
   }
 }
 
-// e4m3 (positive) to the 5-bit-exponent form of params.h, and back. NaN is the form's all ones.
+// e4m3 (not negative, not NaN) to the wider form of params.h, and back.
 __device__ inline u8 widen_scale(u8 e4m3) {
-  if ((e4m3 & 0x7F) == 0) return 0;
-  if ((e4m3 & 0x7F) == 0x7F) return 0xFF;
-  int exponent = e4m3 >> 3 & 15, mantissa = e4m3 & 7;
+  if (e4m3 == 0) return 0;
+  int exponent = e4m3 >> 3, mantissa = e4m3 & 7;
   if (exponent == 0) {  // mantissa * 2^-9
     const int top = 31 - __clz(mantissa);
     exponent = top - 2;
@@ -46,12 +45,26 @@ __device__ inline u8 widen_scale(u8 e4m3) {
   return u8((exponent - 7 + 22) << 3 | mantissa);
 }
 __device__ inline u8 narrow_scale(u8 wide) {
-  if (wide == 0 || wide == 0xFF) return wide & 0x7F;
+  if (wide == 0) return 0;
   const int exponent = (wide >> 3) - 22 + 7, mantissa = wide & 7;
   return exponent > 0 ? u8(exponent << 3 | mantissa) : u8((8 | mantissa) >> (1 - exponent));
 }
 
-// Codes of a block whose scale is 0 are stored as zeros: that is what they mean.
+// Eight codes of 4 bits, the first lowest, to the order of params.h, and back.
+__device__ inline u32 pack_codes(u32 codes) {
+  u32 word = 0;
+  for (int value = 0; value < 8; ++value)
+    for (int bit = 0; bit < 4; ++bit) word |= (codes >> (4 * value + bit) & 1) << code_bit(value, bit);
+  return word;
+}
+__device__ inline u32 unpack_codes(u32 word) {
+  u32 codes = 0;
+  for (int value = 0; value < 8; ++value)
+    for (int bit = 0; bit < 4; ++bit) codes |= (word >> code_bit(value, bit) & 1) << (4 * value + bit);
+  return codes;
+}
+
+// k is even: a row's codes are whole bytes.
 template <bool kUnpack>
 __global__ void __launch_bounds__(256) pack_nvfp4(const PackParams p) {
   const i64 at = blockIdx.x * i64(256) + threadIdx.x;
@@ -59,28 +72,22 @@ __global__ void __launch_bounds__(256) pack_nvfp4(const PackParams p) {
   const int lane = at & 31, unit = (at >> 5) % p.units, group = (at >> 5) / p.units;
   u8* packed = p.packed + (at >> 5) * unit_bytes(kNvfp4);
   u32* words = reinterpret_cast<u32*>(packed + lane * 16);
-  const int k = unit * kUnitK + (lane & 3) * 16;
+  const int k = unit * kUnitK + (lane & 3) * 16, bytes = min(8, (p.k - k) / 2);
   for (int half = 0; half < 2; ++half) {
     const int row = matrix_row(p, group, (lane >> 2) + 8 * half);
-    const bool inside = row >= 0 && k < p.k;
+    const bool inside = row >= 0 && bytes > 0;
     u8* codes = static_cast<u8*>(const_cast<void*>(p.source)) + (i64(row) * p.k + k) / 2;
-    u8* scale = const_cast<u8*>(p.source_scales) + (i64(row) * p.k + k) / 16;
+    u8* scale = const_cast<u8*>(p.source_scales) + i64(row) * ((p.k + 15) / 16) + k / 16;
     u8& packed_scale = packed[512 + lane * 2 + half];
     if (!kUnpack) packed_scale = inside ? widen_scale(*scale) : 0;
     if (kUnpack && inside) *scale = narrow_scale(packed_scale);
     for (int w = 0; w < 2; ++w) {
-      u32 word = kUnpack ? words[2 * half + w] : 0;
-      for (int v = 0; v < 8; ++v) {
-        u8* byte = codes + w * 4 + v / 2;
-        u32 code = 0;
-        for (int bit = 0; bit < 4; ++bit) {
-          if (kUnpack) code |= (word >> code_bit(v, bit) & 1) << bit;
-          if (!kUnpack && inside && packed_scale != 0)
-            word |= u32(*byte >> (4 * (v & 1) + bit) & 1) << code_bit(v, bit);
-        }
-        if (kUnpack && inside) *byte = v & 1 ? u8((*byte & 0x0F) | code << 4) : u8((*byte & 0xF0) | code);
+      u32 source = kUnpack ? unpack_codes(words[2 * half + w]) : 0;
+      for (int i = 0; i < 4 && inside && w * 4 + i < bytes; ++i) {
+        if (kUnpack) codes[w * 4 + i] = u8(source >> (8 * i));
+        if (!kUnpack) source |= u32(codes[w * 4 + i]) << (8 * i);
       }
-      if (!kUnpack) words[2 * half + w] = word;
+      if (!kUnpack) words[2 * half + w] = pack_codes(source);
     }
   }
 }

@@ -25,7 +25,9 @@ using i64 = long long;
 // In step s (0..3) of a unit, lane 4g + j holds the values k = 16j + 4s + {0, 1 | 2, 3} of the group's rows g and g + 8.
 //   bf16   [step][lane][row g: k0 k1 | row g+8: k0 k1 | row g: k2 k3 | row g+8: k2 k3]                      2048 bytes
 //   nvfp4  [lane][row g: 2 words | row g+8: 2 words] of 8 codes each, then [lane][row g | row g+8] scales    576 bytes
-// Rows of a group: 16 consecutive ones, or for a gated w13 8 of gate and the 8 of up that go with them.
+// A group's rows g (0..7) and g + 8 are, for a gated w13, row g of 8 of gate and of the 8 of up that go with them: one lane
+// has what an activation needs. For other matrices they are rows 2g and 2g + 1 of 16 consecutive ones: one lane stores
+// neighbours.
 
 constexpr int kGroupRows = 16;
 constexpr int kUnitK = 64;
@@ -58,21 +60,22 @@ MOETUNE_BOTH constexpr int code_bit(int value, int bit) {
   return ((value & 1) * 16 + of_half + code_rotation(value >> 1, of_half)) & 31;
 }
 
-// Scales are kept as 5 exponent and 3 mantissa bits with bias 22 over e4m3's range, so that `0x7000 | byte << 4` is the
-// bf16 of scale * 2^119. A code's bits read as bf16 are its value * 2^-126; what is left, 2^7, goes with the global scale.
-constexpr float kNvfp4Epilogue = 128.0f;
+// Scales are kept as 5 exponent and 3 mantissa bits with bias 22, which covers e4m3 subnormals included: `byte << 4` is the bf16 of
+// scale * 2^-105, and of 0 for 0; kernels multiply it by 2^127. A code's bits read as bf16 are its value * 2^-126. The product of
+// both, value * scale * 2^-104, is a normal number and exact; what is left goes with the global scale.
+constexpr u32 kNvfp4ScaleFactor = 0x7F007F00u;                  // 2^127 in both halves
+constexpr float kNvfp4Epilogue = 20282409603651670423947251286016.0f;  // 2^104
 
 // ---- Parameters -------------------------------------------------------------------------------------------------------
 
 enum Score : int { kSoftmax = 0, kSigmoid = 1, kSqrtSoftplus = 2 };
 
 struct RouteParams {
-  const void* logits;      // [tokens, experts] f32, or bf16 where logits_bf16
+  const float* logits;     // [tokens, experts]
   const float* bias;       // [experts], selection only; null: none
   int* ids;                // [tokens, top_k] out
   float* weights;          // [tokens, top_k] out
   int tokens, experts, top_k;
-  int logits_bf16;
   int score, score_after_top_k, renormalise;
   int groups, top_groups;
   float scale;
@@ -84,26 +87,30 @@ struct alignas(16) Tile {
 };
 
 struct GroupParams {
-  const int* ids;          // [tokens, top_k]; outside of [first_expert, first_expert + experts): skipped
+  const int* ids;          // [tokens, top_k]; outside of [first expert, first expert + experts): skipped
+  const int* first_expert; // null: 0
   int* row_of_pair;        // [tokens * top_k] out: sorted row of a (token, slot), -1 where skipped
   int* token_of_row;       // [tokens * top_k] out
   Tile* tiles[2];          // out, in the order of experts; for GEMM 1 and GEMM 2
   int* tile_counts;        // [2] out
+  int* histograms;         // [blocks, experts], where several blocks share the work
   int tile_tokens[2];
-  int tokens, top_k, experts, first_expert;
+  int tokens, top_k, experts;
 };
+
+constexpr int kGroupThreads = 1024;       // of one block that groups; at least one an expert
+constexpr int kPairsPerGroupBlock = 4096; // where several do
 
 struct GemmParams {
   const u8* weights;       // packed, [experts][groups][units][unit bytes]
   const float* scales;     // nvfp4: [experts][2], factors of a group's rows 0..7 and 8..15
-  const float* bias;       // [experts][groups * 16] in packed order; null where the kernel has none
+  const float* bias;       // [experts][groups][16]: rows in order, or 8 of gate and 8 of up; null where there is none
   const u16* input;        // bf16 [rows, input_stride]
   const int* row_index;    // input row of a sorted row; null: the same
   const Tile* tiles;
   const int* tile_count;
   void* output;            // [sorted rows, output_stride]: bf16 of GEMM 1, f32 of GEMM 2
-  const u8* next_weights;  // prefetched into L2; null: nothing is
-  i64 expert_bytes, next_expert_bytes;
+  i64 expert_bytes;
   int input_stride, output_stride;
   int k, units, groups;    // k: values of a row; units = ceil(k / 64)
   int sets;                // sets of row groups that a warp works through
@@ -123,15 +130,23 @@ struct GemmCombineParams {
   const int* ids;
   const float* weights;
   const int* row_of_pair;
-  int columns, tokens, top_k, experts, first_expert;
+  const int* first_expert; // null: 0
+  int columns, tokens, top_k, experts;
 };
 
 struct PackParams {
   const void* source;      // bf16 [rows, k] or nvfp4 codes [rows, k / 2]
-  const u8* source_scales; // e4m3 [rows, k / 16]
+  const u8* source_scales; // e4m3 [rows, ceil(k / 16)]
   u8* packed;
   int rows, k, groups, units;
   int gated;               // rows are gate then up, each rows / 2
+};
+
+// Rows whose bytes do not come in 16s, copied to where they do; zeros past the end.
+struct AlignParams {
+  const u16* source;       // bf16 [rows, columns]
+  u16* target;             // [rows, stride]
+  int rows, columns, stride;
 };
 
 }  // namespace moetune::kernels

@@ -20,12 +20,20 @@ __device__ inline void let_next_start() {
 
 // Loads are volatile so that the compiler keeps them where they stand: that is what keeps many in flight. A false
 // predicate leaves the registers as they are.
+template <bool kKeepInL1>
 __device__ inline void load_weights(u32* r, const u8* p, bool live) {
-  asm volatile(
-      "{ .reg .pred q; setp.ne.b32 q, %5, 0;\n"
-      "@q ld.global.nc.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4]; }"
-      : "+r"(r[0]), "+r"(r[1]), "+r"(r[2]), "+r"(r[3])
-      : "l"(p), "r"(int(live)));
+  if constexpr (kKeepInL1)
+    asm volatile(
+        "{ .reg .pred q; setp.ne.b32 q, %5, 0;\n"
+        "@q ld.global.nc.v4.u32 {%0, %1, %2, %3}, [%4]; }"
+        : "+r"(r[0]), "+r"(r[1]), "+r"(r[2]), "+r"(r[3])
+        : "l"(p), "r"(int(live)));
+  else
+    asm volatile(
+        "{ .reg .pred q; setp.ne.b32 q, %5, 0;\n"
+        "@q ld.global.nc.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4]; }"
+        : "+r"(r[0]), "+r"(r[1]), "+r"(r[2]), "+r"(r[3])
+        : "l"(p), "r"(int(live)));
 }
 __device__ inline void load_weight_scales(u32& r, const u8* p, bool live) {
   asm volatile(
@@ -43,7 +51,6 @@ __device__ inline void load_activations(u32* r, const u16* p, bool live) {
       : "+r"(r[0]), "+r"(r[1]), "+r"(r[2]), "+r"(r[3])
       : "l"(p), "r"(int(live)));
 }
-__device__ inline void prefetch_l2(const u8* p) { asm volatile("prefetch.global.L2 [%0];" ::"l"(p)); }
 
 __device__ inline u32 shared_address(const void* p) { return u32(__cvta_generic_to_shared(p)); }
 __device__ inline void load_shared(u32* r, u32 address) {

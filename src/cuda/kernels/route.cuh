@@ -5,12 +5,12 @@
 
 namespace moetune::kernels {
 
-// Unsigned integers in the order of the floats.
+constexpr u32 kMinusInfinity = 0x007FFFFFu;  // sortable(-inf); 0 is below everything: taken already, or no expert at all
+// Unsigned integers in the order of the floats. NaN counts as -inf.
 __device__ inline u32 sortable(float x) {
   const u32 bits = __float_as_uint(x);
-  return bits ^ (bits >> 31 ? 0xFFFFFFFFu : 0x80000000u);
+  return x != x ? kMinusInfinity : bits ^ (bits >> 31 ? 0xFFFFFFFFu : 0x80000000u);
 }
-constexpr u32 kMinusInfinity = 0x007FFFFFu;  // sortable(-inf); 0 is below everything: taken already, or no expert at all
 constexpr u32 kAll = 0xFFFFFFFFu;
 
 __device__ inline float warp_max(float x) {
@@ -32,20 +32,18 @@ class Router {
 #pragma unroll
     for (int i = 0; i < kPerLane; ++i) {
       const int e = i * 32 + lane;
-      score_[i] = e < p.experts ? logit(e) : -INFINITY;
+      score_[i] = e < p.experts ? p.logits[i64(token) * p.experts + e] : -INFINITY;
     }
+    // Scores rise with their logits: where nothing is added to them, logits are the better keys.
+    const bool by_logit = !p.bias && p.groups == 1;
+    if (by_logit) set_keys();
     if (!p.score_after_top_k) apply_score();
-#pragma unroll
-    for (int i = 0; i < kPerLane; ++i) {
-      const int e = i * 32 + lane;
-      key_[i] = e < p.experts ? sortable(score_[i] + (p.bias ? p.bias[e] : 0.0f)) : 0;
-    }
+    if (!by_logit) set_keys();
   }
 
   // Groups are ranked by the sum of their two best keys; experts of the others count as -inf.
   __device__ void keep_best_groups() {
     const int size = p_.experts / p_.groups;
-    u32 kept[kPerLane];
     u32 group_key = 0;  // of group `lane`; there are at most 32
     for (int group = 0; group < p_.groups; ++group) {
       u32 first = 0, second = 0;
@@ -71,8 +69,7 @@ class Router {
 #pragma unroll
     for (int i = 0; i < kPerLane; ++i) {
       const int e = i * 32 + lane_;
-      kept[i] = e < p_.experts && !(chosen >> (e / size) & 1) ? kMinusInfinity : key_[i];
-      key_[i] = kept[i];
+      if (e < p_.experts && !(chosen >> (e / size) & 1)) key_[i] = kMinusInfinity;
     }
   }
 
@@ -105,9 +102,12 @@ class Router {
   }
 
  private:
-  __device__ float logit(int e) const {
-    const i64 at = i64(token_) * p_.experts + e;
-    return p_.logits_bf16 ? from_bf16(static_cast<const u16*>(p_.logits)[at]) : static_cast<const float*>(p_.logits)[at];
+  __device__ void set_keys() {
+#pragma unroll
+    for (int i = 0; i < kPerLane; ++i) {
+      const int e = i * 32 + lane_;
+      key_[i] = e < p_.experts ? sortable(score_[i] + (p_.bias ? p_.bias[e] : 0.0f)) : 0;
+    }
   }
   __device__ static float unsort(u32 key) {
     return __uint_as_float(key ^ (key >> 31 ? 0x80000000u : 0xFFFFFFFFu));
@@ -151,67 +151,125 @@ __device__ inline void route_token(const RouteParams& p, int token, int lane) {
   router.choose();
 }
 
-constexpr int kGroupThreads = 1024;  // at least one thread an expert
+constexpr int kBatch = 4;  // loads of one thread in flight
 
-// Counts, offsets, tiles and the two maps between sorted rows and (token, slot) pairs, in one block.
-__device__ inline void group_by_expert(const GroupParams& p) {
-  __shared__ int counts[kGroupThreads];
-  __shared__ int warp_sums[3][32];
-  const int thread = threadIdx.x, lane = thread & 31, warp = thread >> 5, pairs = p.tokens * p.top_k;
+// The expert of a pair as this rank numbers it, -1 where it is none of its own.
+__device__ inline int local_expert(const GroupParams& p, int id) {
+  const int e = id - (p.first_expert ? *p.first_expert : 0);
+  return id >= 0 && e >= 0 && e < p.experts ? e : -1;
+}
 
-  counts[thread] = 0;
-  __syncthreads();
-  for (int first = 0; first < pairs; first += kGroupThreads) {  // row_of_pair = place among the expert's own, for now
-    const int pair = first + thread;
-    const int e = pair < pairs ? p.ids[pair] - p.first_expert : -1;
-    const bool mine = e >= 0 && e < p.experts;
-    const u32 same = __match_any_sync(kAll, mine ? e : -1);
-    const int leader = __ffs(same) - 1;
-    int place = 0;
-    if (mine && lane == leader) place = atomicAdd(&counts[e], __popc(same));
-    place = __shfl_sync(kAll, place, leader) + __popc(same & ((1u << lane) - 1));
-    if (pair < pairs) p.row_of_pair[pair] = mine ? place : -1;
+__device__ inline int tiles_of(const GroupParams& p, int matrix, int rows) {
+  return (rows + p.tile_tokens[matrix] - 1) / p.tile_tokens[matrix];
+}
+
+__device__ inline void write_tiles(const GroupParams& p, int matrix, int first, int expert, int row, int rows) {
+  const int tokens = p.tile_tokens[matrix];
+  for (int done = 0; done < rows; done += tokens)
+    p.tiles[matrix][first++] = {expert, row + done, min(rows - done, tokens), 0};
+}
+
+__device__ inline int warp_inclusive_sum(int x, int lane) {
+#pragma unroll
+  for (int step = 1; step < 32; step *= 2) {
+    const int left = __shfl_up_sync(kAll, x, step);
+    if (lane >= step) x += left;
   }
-  __syncthreads();
+  return x;
+}
 
-  const int count = counts[thread];
-  int sums[3] = {count, (count + p.tile_tokens[0] - 1) / p.tile_tokens[0], (count + p.tile_tokens[1] - 1) / p.tile_tokens[1]};
-  const int own[3] = {sums[0], sums[1], sums[2]};
+// Sum over the block's threads before this one, for several values at a time. Every thread gets its own.
+template <int kValues>
+__device__ inline void block_exclusive_sum(const int (&values)[kValues], int (&sums)[kValues]) {
+  __shared__ int warp_sums[kValues][32];
+  const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
 #pragma unroll
-  for (int i = 0; i < 3; ++i) {
-#pragma unroll
-    for (int step = 1; step < 32; step *= 2) {
-      const int left = __shfl_up_sync(kAll, sums[i], step);
-      if (lane >= step) sums[i] += left;
-    }
+  for (int i = 0; i < kValues; ++i) {
+    sums[i] = warp_inclusive_sum(values[i], lane);
     if (lane == 31) warp_sums[i][warp] = sums[i];
   }
   __syncthreads();
 #pragma unroll
-  for (int i = 0; i < 3; ++i) {
-    const int below = lane < warp ? warp_sums[i][lane] : 0;
-    sums[i] += __reduce_add_sync(kAll, below) - own[i];
-  }
-  counts[thread] = sums[0];
-  if (thread == kGroupThreads - 1) {
-    p.tile_counts[0] = sums[1] + own[1];
-    p.tile_counts[1] = sums[2] + own[2];
-  }
-#pragma unroll
-  for (int i = 0; i < 2; ++i)
-    for (int t = 0; t < own[i + 1]; ++t) {
-      const int row = t * p.tile_tokens[i];
-      p.tiles[i][sums[i + 1] + t] = {thread, sums[0] + row, min(count - row, p.tile_tokens[i]), 0};
-    }
-  __syncthreads();
+  for (int i = 0; i < kValues; ++i) sums[i] += __reduce_add_sync(kAll, lane < warp ? warp_sums[i][lane] : 0) - values[i];
+}
 
-  for (int pair = thread; pair < pairs; pair += kGroupThreads) {
-    const int place = p.row_of_pair[pair];
-    if (place < 0) continue;
-    const int row = counts[p.ids[pair] - p.first_expert] + place;
-    p.row_of_pair[pair] = row;
-    p.token_of_row[row] = pair / p.top_k;
+// Adds the pairs [first, last) to counters of their experts and calls use(pair, expert, place), where place is what the counter
+// stood at before. The whole block calls this.
+template <class Use>
+__device__ inline void count_pairs(const GroupParams& p, int first, int last, int* counters, const Use& use) {
+  const int thread = threadIdx.x, lane = thread & 31;
+  for (; first < last; first += kBatch * kGroupThreads) {
+    int ids[kBatch];
+#pragma unroll
+    for (int i = 0; i < kBatch; ++i) {
+      const int pair = first + i * kGroupThreads + thread;
+      ids[i] = pair < last ? p.ids[pair] : -1;
+    }
+#pragma unroll
+    for (int i = 0; i < kBatch; ++i) {
+      if (first + i * kGroupThreads >= last) break;
+      const int pair = first + i * kGroupThreads + thread, e = local_expert(p, ids[i]);
+      const u32 same = __match_any_sync(kAll, e);
+      const int leader = __ffs(same) - 1;
+      int place = 0;
+      if (e >= 0 && lane == leader) place = atomicAdd(&counters[e], __popc(same));
+      place = __shfl_sync(kAll, place, leader) + __popc(same & ((1u << lane) - 1));
+      if (pair < last) use(pair, e, place);
+    }
   }
+}
+
+// Tiles from the number of rows of every expert, of which each thread knows one. Returns the thread's first row.
+__device__ inline int lay_out_experts(const GroupParams& p, int count, bool write) {
+  const int own[3] = {count, tiles_of(p, 0, count), tiles_of(p, 1, count)};
+  int before[3];
+  block_exclusive_sum(own, before);
+  if (write) {
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      write_tiles(p, i, before[i + 1], threadIdx.x, before[0], count);
+      if (threadIdx.x == kGroupThreads - 1) p.tile_counts[i] = before[i + 1] + own[i + 1];
+    }
+  }
+  return before[0];
+}
+
+// Counts, offsets, tiles and the two maps between sorted rows and (token, slot) pairs, in one block.
+__device__ inline void group_by_expert(const GroupParams& p) {
+  __shared__ int counters[kGroupThreads];
+  const int thread = threadIdx.x, pairs = p.tokens * p.top_k;
+  counters[thread] = 0;
+  __syncthreads();
+  count_pairs(p, 0, pairs, counters, [](int, int, int) {});
+  __syncthreads();
+  const int first_row = lay_out_experts(p, counters[thread], true);
+  __syncthreads();
+  counters[thread] = first_row;
+  __syncthreads();
+  count_pairs(p, 0, pairs, counters, [&](int pair, int e, int row) {
+    p.row_of_pair[pair] = e >= 0 ? row : -1;
+    if (e >= 0) p.token_of_row[row] = pair / p.top_k;
+  });
+}
+
+// The same by one warp, for up to 32 pairs. Experts come in the order of their first pair.
+__device__ inline void group_few(const GroupParams& p) {
+  const int lane = threadIdx.x & 31, pairs = p.tokens * p.top_k;
+  const int e = local_expert(p, lane < pairs ? p.ids[lane] : -1);
+  const u32 same = __match_any_sync(kAll, e), below = (1u << lane) - 1;
+  const bool leads = e >= 0 && (same & below) == 0;
+  const int count = leads ? __popc(same) : 0;
+  const int first_row = warp_inclusive_sum(count, lane) - count;
+#pragma unroll
+  for (int i = 0; i < 2; ++i) {
+    const int tiles = tiles_of(p, i, count), end = warp_inclusive_sum(tiles, lane);
+    write_tiles(p, i, end - tiles, e, first_row, count);
+    if (lane == 31) p.tile_counts[i] = end;
+  }
+  const int row = __shfl_sync(kAll, first_row, __ffs(same) - 1) + __popc(same & below);
+  if (lane >= pairs) return;
+  p.row_of_pair[lane] = e >= 0 ? row : -1;
+  if (e >= 0) p.token_of_row[row] = lane / p.top_k;
 }
 
 // grid  x: warps, a token each
@@ -224,10 +282,54 @@ __global__ void __launch_bounds__(256) route(const RouteParams p) {
 
 // One block.
 template <int kUnused>
-__global__ void __launch_bounds__(kGroupThreads) group(const GroupParams p) {
+__global__ void __launch_bounds__(kGroupThreads) group_pairs(const GroupParams p) {
   wait_for_previous();
   let_next_start();
   group_by_expert(p);
+}
+
+// One warp, for up to 32 pairs.
+template <int kUnused>
+__global__ void __launch_bounds__(32) group_few_pairs(const GroupParams p) {
+  group_few(p);
+}
+
+// The same by several blocks of kPairsPerGroupBlock pairs: a histogram each, ...
+template <int kUnused>
+__global__ void __launch_bounds__(kGroupThreads) group_count(const GroupParams p) {
+  __shared__ int counters[kGroupThreads];
+  wait_for_previous();
+  let_next_start();
+  counters[threadIdx.x] = 0;
+  __syncthreads();
+  const int first = blockIdx.x * kPairsPerGroupBlock;
+  count_pairs(p, first, min(first + kPairsPerGroupBlock, p.tokens * p.top_k), counters, [](int, int, int) {});
+  __syncthreads();
+  if (threadIdx.x < p.experts) p.histograms[blockIdx.x * p.experts + threadIdx.x] = counters[threadIdx.x];
+}
+
+// ... from all of which every block then knows where its own pairs go.
+template <int kUnused>
+__global__ void __launch_bounds__(kGroupThreads) group_place(const GroupParams p) {
+  __shared__ int counters[kGroupThreads];
+  wait_for_previous();
+  let_next_start();
+  int count = 0, before = 0;
+  if (threadIdx.x < p.experts) {
+#pragma unroll 8
+    for (int block = 0; block < gridDim.x; ++block) {
+      const int n = p.histograms[block * p.experts + threadIdx.x];
+      count += n;
+      before += block < blockIdx.x ? n : 0;
+    }
+  }
+  counters[threadIdx.x] = lay_out_experts(p, count, blockIdx.x == 0) + before;
+  __syncthreads();
+  const int first = blockIdx.x * kPairsPerGroupBlock;
+  count_pairs(p, first, min(first + kPairsPerGroupBlock, p.tokens * p.top_k), counters, [&](int pair, int e, int row) {
+    p.row_of_pair[pair] = e >= 0 ? row : -1;
+    if (e >= 0) p.token_of_row[row] = pair / p.top_k;
+  });
 }
 
 // One block, for few tokens.
@@ -238,6 +340,15 @@ __global__ void __launch_bounds__(kGroupThreads) route_and_group(const RoutePara
     route_token<kPerLane>(r, token, threadIdx.x & 31);
   __syncthreads();
   group_by_expert(g);
+}
+
+// The same for up to 32 pairs, with a warp for each token.
+template <int kPerLane>
+__global__ void __launch_bounds__(kGroupThreads) route_and_group_few(const RouteParams r, const GroupParams g) {
+  let_next_start();
+  route_token<kPerLane>(r, threadIdx.x >> 5, threadIdx.x & 31);
+  __syncthreads();
+  if (threadIdx.x < 32) group_few(g);
 }
 
 }  // namespace moetune::kernels

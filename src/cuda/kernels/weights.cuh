@@ -5,17 +5,17 @@
 
 namespace moetune::kernels {
 
-// One lane's part of 16 rows x 64 values.
-template <int kFormat>
+// One lane's part of 16 rows x 64 values. kShared: other warps of the block want it too.
+template <int kFormat, bool kShared = false>
 struct WeightUnit;
 
-template <>
-struct WeightUnit<kBf16> {
+template <bool kShared>
+struct WeightUnit<kBf16, kShared> {
   u32 raw[4][4] = {};
 
   __device__ void load(const u8* unit, int lane, bool live) {
 #pragma unroll
-    for (int s = 0; s < 4; ++s) load_weights(raw[s], unit + s * 512 + lane * 16, live);
+    for (int s = 0; s < 4; ++s) load_weights<kShared>(raw[s], unit + s * 512 + lane * 16, live);
   }
   // The fragments of steps 2 * half and 2 * half + 1: {row g, row g+8, row g, row g+8}.
   __device__ void fragments(int half, u32 (&f)[2][4]) const {
@@ -26,19 +26,19 @@ struct WeightUnit<kBf16> {
   }
 };
 
-template <>
-struct WeightUnit<kNvfp4> {
+template <bool kShared>
+struct WeightUnit<kNvfp4, kShared> {
   u32 codes[4] = {};
   u32 scales = 0;
 
   __device__ void load(const u8* unit, int lane, bool live) {
-    load_weights(codes, unit + lane * 16, live);
+    load_weights<kShared>(codes, unit + lane * 16, live);
     load_weight_scales(scales, unit + 512 + lane * 2, live);
   }
   __device__ void fragments(int half, u32 (&f)[2][4]) const {
 #pragma unroll
     for (int row = 0; row < 2; ++row) {
-      const u32 scale = __byte_perm(scales, 0, row == 0 ? 0x4040 : 0x4141) * 16 + 0x70007000u;
+      const u32 scale = multiply_bf16x2(__byte_perm(scales, 0, row == 0 ? 0x4040 : 0x4141) << 4, kNvfp4ScaleFactor);
       u32 pairs[4];
       decode(codes[2 * row + half], pairs);
       f[0][row] = multiply_bf16x2(pairs[0], scale);
@@ -62,7 +62,7 @@ struct WeightUnit<kNvfp4> {
 
 // Walks over kMt row groups at a time, `units` units of each, then on to the next set of groups. A group past the last one
 // reads the last one's bytes: what comes of it is never stored.
-template <int kFormat, int kMt, bool kManySets>
+template <int kFormat, int kMt, bool kManySets, bool kShared = false>
 class WeightStream {
  public:
   // first_unit, units: the range of k; expert: the matrix; stride_units: units of a whole group.
@@ -73,7 +73,7 @@ class WeightStream {
     enter_group();
   }
 
-  __device__ void load(WeightUnit<kFormat> (&units)[kMt], int lane) {
+  __device__ void load(WeightUnit<kFormat, kShared> (&units)[kMt], int lane) {
     const bool live = left_ > 0;
 #pragma unroll
     for (int m = 0; m < kMt; ++m) units[m].load(at_ + offset_[m], lane, live);
