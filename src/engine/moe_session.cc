@@ -5,7 +5,6 @@
 #include "base/status_macros.h"
 #include "ops/moe/moe_workbench.h"
 #include "ops/moe/weights.h"
-#include "tuner/in_process_executor.h"
 
 namespace moetune {
 

@@ -1,0 +1,325 @@
+#include "cpu/packed_runner.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "base/status_macros.h"
+#include "cpu/isa.h"
+#include "cpu/layer.h"
+#include "cpu/panel_weights.h"
+#include "ops/moe/router.h"
+#include "ops/moe/weights.h"
+
+namespace moetune::cpu {
+
+namespace {
+
+constexpr const char* kLayout = "panels32";
+constexpr int kMostThreads = 1024;
+
+class PackedPanels final : public PackedWeights {
+ public:
+  explicit PackedPanels(PanelWeights panels) : panels_(std::move(panels)) {}
+  size_t bytes() const override { return static_cast<size_t>(PanelWeights::bytes(panels_.spec())); }
+  PanelWeights& panels() { return panels_; }
+  const PanelWeights& panels() const { return panels_; }
+
+ private:
+  PanelWeights panels_;
+};
+
+// A chunk's matrices where the packing wants them.
+ExpertWeights split_gate_and_up(const FusedMoeSpec& spec, const moetune::ExpertWeights& whole) {
+  const int64_t bits = spec.weights == WeightFormat::kNvfp4 ? 4 : 16;
+  const int64_t gate_rows = spec.gated() ? spec.intermediate : 0;
+  const auto* w13 = static_cast<const uint8_t*>(whole.w13);
+  ExpertWeights parts{.gate = w13, .up = w13 + gate_rows * (spec.hidden * bits / 8),
+                      .down = static_cast<const uint8_t*>(whole.w2)};
+  if (spec.weights == WeightFormat::kNvfp4) {
+    parts.gate_scales = whole.w13_scales;
+    parts.up_scales = whole.w13_scales + gate_rows * ((spec.hidden + kBlock - 1) / kBlock);
+    parts.down_scales = whole.w2_scales;
+  }
+  parts.gate_multiplier = whole.gate_global;
+  parts.up_multiplier = whole.up_global;
+  parts.down_multiplier = whole.down_global;
+  return parts;
+}
+
+// Where the routing of a call lies in the workspace: before what the layer itself needs.
+struct RoutingPlace {
+  int64_t ids_bytes = 0;
+  int64_t bytes = 0;
+
+  RoutingPlace(const FusedMoeSpec& spec, int64_t tokens) {
+    const auto whole_lines = [](int64_t n) { return (n + 63) / 64 * 64; };
+    ids_bytes = whole_lines(tokens * spec.top_k * 4);
+    bytes = 2 * ids_bytes;
+  }
+};
+
+class PackedExecutable final : public Executable {
+ public:
+  PackedExecutable(FusedMoeSpec spec, LayerTactic tactic, std::shared_ptr<Machine> machine)
+      : spec_(std::move(spec)), tactic_(tactic), machine_(std::move(machine)) {}
+
+  Status run(const Call& call) override { return run_part(call, Part::kAll); }
+  Status run_stage(int stage, const Call& call) override {
+    return run_part(call, stage == 0 ? Part::kGemm1 : Part::kGemm2);
+  }
+
+ private:
+  // Arguments in the order of moe_spec.h.
+  Status run_part(const Call& call, Part part) {
+    const Tensors& arguments = *call.arguments;
+    LayerInputs inputs{.tokens = arguments[0].shape[0], .hidden = arguments[0].as<uint16_t>(),
+                       .output = arguments.back().data};
+    if (inputs.tokens == 0) return {};
+    const RoutingPlace place(spec_, inputs.tokens);
+    auto* workspace = static_cast<uint8_t*>(call.workspace);
+    route(arguments, place, workspace, part, inputs);
+    const auto& panels = static_cast<const PackedPanels*>(call.weights)->panels();
+    return run_layer(panels, inputs, tactic_, *machine_->kernels, *machine_->threads, workspace + place.bytes, part);
+  }
+
+  void route(const Tensors& arguments, const RoutingPlace& place, uint8_t* workspace, Part part, LayerInputs& inputs) {
+    auto* ids = reinterpret_cast<int32_t*>(workspace);
+    auto* weights = reinterpret_cast<float*>(workspace + place.ids_bytes);
+    const int64_t count = inputs.tokens * spec_.top_k;
+    inputs.ids = ids;
+    inputs.weights = weights;
+    if (spec_.given_routing) {
+      inputs.weights = arguments[2].as<float>();
+      if (spec_.ep == 1) inputs.ids = arguments[1].as<int32_t>();
+      if (spec_.ep > 1 && part == Part::kAll) std::copy_n(arguments[1].as<int32_t>(), count, ids);
+    } else if (part == Part::kAll) {
+      const float* bias = spec_.router.selection_bias ? arguments[2].as<float>() : nullptr;
+      route_tokens(spec_, arguments[1].as<float>(), bias, inputs.tokens, ids, weights);
+    }
+    if (spec_.ep > 1 && part == Part::kAll) {
+      keep_local(ids, count, arguments[arguments.size() - 2].as<int32_t>()[0]);
+    }
+  }
+
+  // Global ids to this rank's own; -1 for the others.
+  void keep_local(int32_t* ids, int64_t count, int32_t first) const {
+    for (int64_t i = 0; i < count; ++i) {
+      const int32_t local = ids[i] - first;
+      ids[i] = ids[i] >= 0 && local >= 0 && local < spec_.experts ? local : -1;
+    }
+  }
+
+  FusedMoeSpec spec_;
+  LayerTactic tactic_;
+  std::shared_ptr<Machine> machine_;
+};
+
+class PackedRunner final : public TunableRunner {
+ public:
+  PackedRunner(FusedMoeSpec spec, std::shared_ptr<Machine> machine)
+      : spec_(std::move(spec)), machine_(std::move(machine)) {
+    const Space space = stage_space(*machine_->kernels, spec_.weights);
+    schemes_ = {{"separate", {{"gemm1", space}, {"gemm2", space}}}};
+  }
+
+  std::string name() const override { return "cpu.packed"; }
+  int version() const override { return 1; }
+  const std::vector<Scheme>& schemes() const override { return schemes_; }
+  std::string layout(const Candidate&) const override { return kLayout; }
+
+  Candidate default_candidate(int64_t tokens) const override {
+    const LayerTactic tactic =
+        default_tactic(spec_, tokens, *machine_->kernels, machine_->topology, machine_->threads->size());
+    return {name(), version(), "separate", {{"gemm1", to_tactic(tactic.gemm1)}, {"gemm2", to_tactic(tactic.gemm2)}}};
+  }
+
+  size_t workspace_bytes(const Candidate& candidate, int64_t tokens) const override {
+    const Result<LayerTactic> tactic = layer_tactic(candidate);
+    if (!tactic.ok()) return 0;
+    return static_cast<size_t>(RoutingPlace(spec_, tokens).bytes +
+                               cpu::workspace_bytes(spec_, tokens, *tactic, *machine_->kernels, machine_->threads->size()));
+  }
+
+  Result<std::shared_ptr<Executable>> compile(const Candidate& candidate, int64_t /*max_tokens*/) override {
+    MOETUNE_ASSIGN_OR_RETURN(const LayerTactic tactic, layer_tactic(candidate));
+    MOETUNE_RETURN_IF_ERROR(validate(tactic, *machine_->kernels, spec_.weights));
+    return std::shared_ptr<Executable>(std::make_shared<PackedExecutable>(spec_, tactic, machine_));
+  }
+
+  Result<std::shared_ptr<PackedWeights>> pack(const std::string& layout, WeightSource& source) override {
+    MOETUNE_RETURN_IF_ERROR(check_layout(layout));
+    MOETUNE_ASSIGN_OR_RETURN(PanelWeights panels, PanelWeights::allocate(spec_));
+    for (int64_t expert = 0; expert < std::min(source.chunks(), spec_.experts); ++expert) {
+      MOETUNE_ASSIGN_OR_RETURN(const Tensors chunk, source.chunk(expert));
+      MOETUNE_ASSIGN_OR_RETURN(const moetune::ExpertWeights whole, view_expert(spec_, chunk));
+      MOETUNE_RETURN_IF_ERROR(panels.pack(expert, split_gate_and_up(spec_, whole)));
+    }
+    return std::shared_ptr<PackedWeights>(std::make_shared<PackedPanels>(std::move(panels)));
+  }
+
+  Status unpack(const PackedWeights& weights, WeightSink& sink) const override;
+
+ private:
+  static Status check_layout(const std::string& layout) {
+    if (layout == kLayout) return {};
+    return Error{ErrorCode::kInvalidArgument, fmt::format("cpu.packed has no weight layout '{}'", layout),
+                 fmt::format("it has '{}'", kLayout)};
+  }
+
+  Result<LayerTactic> layer_tactic(const Candidate& candidate) const {
+    if (candidate.stages.size() != 2) {
+      return Error{ErrorCode::kInvalidArgument, candidate.text() + " does not have the stages gemm1 and gemm2"};
+    }
+    LayerTactic tactic;
+    MOETUNE_ASSIGN_OR_RETURN(tactic.gemm1, to_stage(candidate.stages[0].tactic));
+    MOETUNE_ASSIGN_OR_RETURN(tactic.gemm2, to_stage(candidate.stages[1].tactic));
+    return tactic;
+  }
+
+  FusedMoeSpec spec_;
+  std::shared_ptr<Machine> machine_;
+  std::vector<Scheme> schemes_;
+};
+
+// One expert's tensors of moe_spec.h, owned.
+struct UnpackedExpert {
+  explicit UnpackedExpert(const FusedMoeSpec& spec) : nvfp4(spec.weights == WeightFormat::kNvfp4) {
+    const DataType type = nvfp4 ? DataType::kE2M1x2 : DataType::kBf16;
+    add("w13", type, {spec.w13_rows(), spec.hidden});
+    if (nvfp4) {
+      add("w13_scales", DataType::kF8E4M3, {spec.w13_rows(), (spec.hidden + kBlock - 1) / kBlock});
+      add("w13_global", DataType::kF32, {2});
+    }
+    add("w2", type, {spec.hidden, spec.intermediate});
+    if (nvfp4) {
+      add("w2_scales", DataType::kF8E4M3, {spec.hidden, (spec.intermediate + kBlock - 1) / kBlock});
+      add("w2_global", DataType::kF32, {1});
+    }
+  }
+
+  void add(const char* name, DataType type, std::vector<int64_t> shape) {
+    Tensor tensor{name, type, std::move(shape), nullptr};
+    storage.emplace_back(tensor.bytes());
+    tensor.data = storage.back().data();
+    tensors.push_back(std::move(tensor));
+  }
+  uint8_t* data(size_t index) { return storage[index].data(); }
+
+  bool nvfp4;
+  std::vector<std::vector<uint8_t>> storage;
+  Tensors tensors;
+};
+
+Status PackedRunner::unpack(const PackedWeights& weights, WeightSink& sink) const {
+  const PanelWeights& panels = static_cast<const PackedPanels&>(weights).panels();
+  UnpackedExpert expert(spec_);
+  const int64_t gate_rows = spec_.gated() ? spec_.intermediate : 0;
+  const int64_t row_bytes = spec_.hidden * (expert.nvfp4 ? 4 : 16) / 8;
+  MutableExpertWeights parts{.gate = expert.data(0), .up = expert.data(0) + gate_rows * row_bytes,
+                             .down = expert.data(expert.nvfp4 ? 3 : 1)};
+  if (expert.nvfp4) {
+    parts.gate_scales = expert.data(1);
+    parts.up_scales = expert.data(1) + gate_rows * ((spec_.hidden + kBlock - 1) / kBlock);
+    parts.down_scales = expert.data(4);
+  }
+  for (int64_t e = 0; e < spec_.experts; ++e) {
+    panels.unpack(e, parts);
+    if (expert.nvfp4) {
+      const Multipliers& factors = panels.multipliers(e);
+      expert.tensors[2].as<float>()[0] = factors.gate;
+      expert.tensors[2].as<float>()[1] = factors.up;
+      expert.tensors[5].as<float>()[0] = factors.down;
+    }
+    MOETUNE_RETURN_IF_ERROR(sink.chunk(e, expert.tensors));
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<std::shared_ptr<Machine>> open_machine(int threads) {
+  if (threads < 0 || threads > kMostThreads) {
+    return Error{ErrorCode::kInvalidArgument, fmt::format("{} CPU threads", threads),
+                 fmt::format("give 1 to {}, or 0 for one per core", kMostThreads)};
+  }
+  auto machine = std::make_shared<Machine>();
+  machine->topology = read_topology();
+  MOETUNE_ASSIGN_OR_RETURN(const Isa isa, choose_isa());
+  machine->kernels = &kernels(isa);
+  const int count = threads == 0 ? machine->topology.default_threads() : threads;
+  machine->threads = std::make_unique<ThreadPool>(machine->topology.placement(count));
+  return machine;
+}
+
+Result<std::unique_ptr<TunableRunner>> make_packed_runner(const FusedMoeSpec& spec, std::shared_ptr<Machine> machine) {
+  MOETUNE_RETURN_IF_ERROR(validate(spec));
+  MOETUNE_RETURN_IF_ERROR(PanelWeights::supports(spec));
+  if (spec.bias) {
+    return Error{ErrorCode::kUnsupported, "cpu.packed does not add biases to its GEMMs yet",
+                 "models with expert biases (gpt-oss) cannot be tuned on the CPU in this version"};
+  }
+  return std::unique_ptr<TunableRunner>(std::make_unique<PackedRunner>(spec, std::move(machine)));
+}
+
+Space stage_space(const KernelTable& table, WeightFormat format) {
+  std::vector<ParameterValue> tiles;
+  for (const int64_t tile : {1, 2, 3, 4, 5, 6, 8, 10, 12}) {
+    if (tile <= table.max_tile) tiles.emplace_back(tile);
+  }
+  std::vector<ParameterValue> feeds = {std::string("direct")};
+  if (format == WeightFormat::kNvfp4 || table.stages_bf16 != 0) feeds.emplace_back(std::string("staged"));
+  const auto numbers = [](std::initializer_list<int64_t> values) {
+    return std::vector<ParameterValue>(values.begin(), values.end());
+  };
+  std::vector<Parameter> parameters = {
+      {"feed", feeds, "where weights are converted: in the tile's registers, or once per panel into a scratch"},
+      {"token_tile", tiles, "tokens multiplied with a register-held piece of weights"},
+      {"k_block", numbers({0, 128, 256, 512}), "values of k worked on at a time; 0: all"},
+      {"panels_per_task", numbers({1, 2, 4, 8, 16}), "panels of 32 weight rows that a thread takes at once"},
+      {"token_block", numbers({16, 32, 64, 128}), "tokens of an expert that a thread takes at once"},
+      {"prefetch_bytes", numbers({0, 512, 1024, 2048, 4096}), "how far ahead the weight stream is prefetched"},
+  };
+  const SpaceRule runs{"kernels", [&table, format](const Tactic& tactic, int64_t) -> std::string {
+    const Result<StageTactic> stage = to_stage(tactic);
+    if (!stage.ok()) return stage.error().message;
+    const Status valid = validate(*stage, table, format);
+    return valid.ok() ? std::string() : valid.error().message;
+  }};
+  return Space(std::move(parameters), {runs});
+}
+
+Tactic to_tactic(const StageTactic& stage) {
+  return Tactic({{"feed", std::string(stage.feed == Feed::kStaged ? "staged" : "direct")},
+                 {"token_tile", int64_t{stage.token_tile}},
+                 {"k_block", int64_t{stage.k_block}},
+                 {"panels_per_task", int64_t{stage.panels_per_task}},
+                 {"token_block", int64_t{stage.token_block}},
+                 {"prefetch_bytes", int64_t{stage.prefetch_bytes}}});
+}
+
+Result<StageTactic> to_stage(const Tactic& tactic) {
+  const auto missing = [&tactic](const char* name) {
+    return Error{ErrorCode::kInvalidArgument, fmt::format("tactic {} has no usable '{}'", tactic.text(), name)};
+  };
+  StageTactic stage;
+  const std::string_view feed = tactic.word("feed");
+  if (feed != "direct" && feed != "staged") return missing("feed");
+  stage.feed = feed == "staged" ? Feed::kStaged : Feed::kDirect;
+  struct Number {
+    const char* name;
+    int* value;
+  };
+  for (const Number& number : {Number{"token_tile", &stage.token_tile}, Number{"k_block", &stage.k_block},
+                               Number{"panels_per_task", &stage.panels_per_task},
+                               Number{"token_block", &stage.token_block},
+                               Number{"prefetch_bytes", &stage.prefetch_bytes}}) {
+    const int64_t found = tactic.number(number.name, -1);
+    if (found < 0 || found > (1 << 24)) return missing(number.name);
+    *number.value = static_cast<int>(found);
+  }
+  return stage;
+}
+
+}  // namespace moetune::cpu
