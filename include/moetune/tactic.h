@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <initializer_list>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -31,6 +32,7 @@ class Tactic {
 
   Tactic() = default;
   explicit Tactic(Parameters parameters) : parameters_(std::move(parameters)) {}
+  Tactic(std::initializer_list<Parameters::value_type> parameters) : parameters_(parameters) {}
 
   const Parameters& parameters() const { return parameters_; }
   /// The value of a parameter, or nullptr where the tactic does not have it.
