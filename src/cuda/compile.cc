@@ -19,8 +19,8 @@ class Program {
       texts.push_back(header.text.c_str());
       names.push_back(header.name.c_str());
     }
-    result_ = nvrtc.nvrtcCreateProgram(&handle_, job.source.c_str(), "moetune.cu", static_cast<int>(texts.size()),
-                                       texts.data(), names.data());
+    result_ = nvrtc.nvrtcCreateProgram(&handle_, job.source.c_str(), "moetune.cu",
+                                       static_cast<int>(texts.size()), texts.data(), names.data());
     for (const std::string& kernel : job.kernels) {
       if (result_ == 0) result_ = nvrtc.nvrtcAddNameExpression(handle_, kernel.c_str());
     }
@@ -34,7 +34,8 @@ class Program {
   nvrtcResult compile(const std::vector<std::string>& options) {
     std::vector<const char*> texts;
     for (const std::string& option : options) texts.push_back(option.c_str());
-    if (result_ == 0) result_ = nvrtc_.nvrtcCompileProgram(handle_, static_cast<int>(texts.size()), texts.data());
+    if (result_ == 0)
+      result_ = nvrtc_.nvrtcCompileProgram(handle_, static_cast<int>(texts.size()), texts.data());
     return result_;
   }
 
@@ -109,13 +110,15 @@ CompileOutcome run_compiler(const Nvrtc& nvrtc, const CompileJob& job) {
   return outcome;
 }
 
-std::vector<KernelResources> parse_resources(const std::string& log, const std::vector<std::string>& symbols) {
+std::vector<KernelResources> parse_resources(const std::string& log,
+                                             const std::vector<std::string>& symbols) {
   std::vector<KernelResources> all(symbols.size());
   const auto find = [&](std::string_view symbol) -> KernelResources* {
     const auto found = std::find(symbols.begin(), symbols.end(), symbol);
     return found == symbols.end() ? nullptr : &all[static_cast<size_t>(found - symbols.begin())];
   };
-  // ptxas names the kernel, then reports on the functions it calls and on itself, then totals the kernel's registers.
+  // ptxas names the kernel, then reports on the functions it calls and on itself, then totals the
+  // kernel's registers.
   KernelResources* entry = nullptr;
   KernelResources* function = nullptr;
   std::istringstream lines(log);
@@ -142,7 +145,9 @@ std::string first_errors(const std::string& log, int max_lines) {
   for (std::string line; std::getline(lines, line);) {
     if (!line.empty()) all.push_back(std::move(line));
   }
-  const auto is_error = [](const std::string& line) { return line.find("error") != std::string::npos; };
+  const auto is_error = [](const std::string& line) {
+    return line.find("error") != std::string::npos;
+  };
   auto from = std::find_if(all.begin(), all.end(), is_error);
   if (from == all.end()) from = all.begin();
   std::string text;

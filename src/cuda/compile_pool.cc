@@ -31,13 +31,15 @@ Result<std::string> make_scratch_folder() {
   std::string pattern = (fs::temp_directory_path(error) / "moetune-jit-XXXXXX").string();
   if (error || ::mkdtemp(pattern.data()) == nullptr) {
     return Error{ErrorCode::kIo,
-                 fmt::format("cannot make a folder like {}: {}", pattern, std::generic_category().message(errno)),
+                 fmt::format("cannot make a folder like {}: {}", pattern,
+                             std::generic_category().message(errno)),
                  "set TMPDIR to a folder that can be written"};
   }
   return pattern;
 }
 
-// posix_spawn's settings for one worker: its socket, no other descriptor of ours, no signal meant for our terminal.
+// posix_spawn's settings for one worker: its socket, no other descriptor of ours, no signal meant
+// for our terminal.
 class SpawnSettings {
  public:
   explicit SpawnSettings(int socket) {
@@ -73,7 +75,8 @@ class SpawnSettings {
 };
 
 std::string describe_exit(int status) {
-  if (WIFSIGNALED(status)) return fmt::format("died of signal {} ({})", WTERMSIG(status), strsignal(WTERMSIG(status)));
+  if (WIFSIGNALED(status))
+    return fmt::format("died of signal {} ({})", WTERMSIG(status), strsignal(WTERMSIG(status)));
   return fmt::format("ended with status {}", WEXITSTATUS(status));
 }
 
@@ -82,10 +85,12 @@ std::string describe_exit(int status) {
 // One helper process and our end of its socket.
 class CompilerPool::Process {
  public:
-  static Result<std::unique_ptr<Process>> start(std::vector<std::string> command, const std::string& library) {
+  static Result<std::unique_ptr<Process>> start(std::vector<std::string> command,
+                                                const std::string& library) {
     int ends[2];
     if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) {
-      return Error{ErrorCode::kIo, fmt::format("cannot make a socket: {}", std::generic_category().message(errno))};
+      return Error{ErrorCode::kIo,
+                   fmt::format("cannot make a socket: {}", std::generic_category().message(errno))};
     }
     auto process = std::unique_ptr<Process>(new Process(ends[0]));
     auto scratch = make_scratch_folder();
@@ -99,9 +104,10 @@ class CompilerPool::Process {
     ::close(ends[1]);
     if (error != 0) {
       process->pid_ = -1;
-      return Error{ErrorCode::kNotFound,
-                   fmt::format("cannot start {}: {}", command[0], std::generic_category().message(error)),
-                   "install moetune-jit beside the program that uses moetune"};
+      return Error{
+          ErrorCode::kNotFound,
+          fmt::format("cannot start {}: {}", command[0], std::generic_category().message(error)),
+          "install moetune-jit beside the program that uses moetune"};
     }
     return process;
   }
@@ -194,7 +200,8 @@ Result<std::unique_ptr<CompilerPool::Process>> CompilerPool::take_process(bool f
   return Process::start(command_, library_);
 }
 
-Result<CompileOutcome> CompilerPool::run(const CompileJob& job, std::chrono::milliseconds deadline) {
+Result<CompileOutcome> CompilerPool::run(const CompileJob& job,
+                                         std::chrono::milliseconds deadline) {
   const Turn turn(*this);
   const std::vector<uint8_t> message = encode(job);
   MOETUNE_ASSIGN_OR_RETURN(auto process, take_process(false));

@@ -1,5 +1,5 @@
-// Compiler processes: as many programs at once as there are processes, whatever NVRTC locks; a compiler that crashes or
-// hangs costs the program it was at and nothing else.
+// Compiler processes: as many programs at once as there are processes, whatever NVRTC locks; a
+// compiler that crashes or hangs costs the program it was at and nothing else.
 #pragma once
 
 #include <chrono>
@@ -14,7 +14,8 @@
 
 namespace moetune::cuda {
 
-/// The command that starts moetune-jit: beside the running program or in ../libexec/moetune. Empty where it is in neither.
+/// The command that starts moetune-jit: beside the running program or in ../libexec/moetune. Empty
+/// where it is in neither.
 std::vector<std::string> find_compile_worker();
 
 /// Thread-safe. Processes start when they are first needed and end with the pool.
@@ -26,8 +27,9 @@ class CompilerPool {
   CompilerPool(const CompilerPool&) = delete;
   CompilerPool& operator=(const CompilerPool&) = delete;
 
-  /// Waits for a free process, then for its outcome. kDeadline where compiling took longer than `deadline` (the process
-  /// is killed); kCompile where the process died; kIo, kNotFound where none can be started.
+  /// Waits for a free process, then for its outcome. kDeadline where compiling took longer than
+  /// `deadline` (the process is killed); kCompile where the process died; kIo, kNotFound where none
+  /// can be started.
   Result<CompileOutcome> run(const CompileJob& job, std::chrono::milliseconds deadline);
 
  private:

@@ -39,7 +39,8 @@ int milliseconds_until(std::optional<Clock::time_point> until) {
 }
 
 // Reads exactly `size` bytes; false where the other end closed before.
-Result<bool> receive_bytes(int socket, void* data, size_t size, std::optional<Clock::time_point> until) {
+Result<bool> receive_bytes(int socket, void* data, size_t size,
+                           std::optional<Clock::time_point> until) {
   auto* at = static_cast<char*>(data);
   while (size > 0) {
     pollfd ready{socket, POLLIN, 0};
@@ -69,8 +70,8 @@ Result<T> decode(const std::vector<uint8_t>& message, Read read) {
   return Error{ErrorCode::kParse, "a compiler process sent something that is no message"};
 }
 
-// NVRTC tells precompiled headers apart by name, options and time, but these headers are in memory and have no time: each
-// set of texts gets a folder of its own.
+// NVRTC tells precompiled headers apart by name, options and time, but these headers are in memory
+// and have no time: each set of texts gets a folder of its own.
 void use_precompiled_header(CompileJob& job, const std::string& scratch_folder) {
   Hash64 texts;
   for (const NamedText& header : job.headers) texts.add(header.name).add(header.text);
@@ -105,7 +106,8 @@ std::vector<uint8_t> encode(const CompileJob& job) {
 
 std::vector<uint8_t> encode(const CompileOutcome& outcome) {
   const auto* bytes = reinterpret_cast<const uint8_t*>(outcome.cubin.data());
-  // A compiler's log may quote bytes that are no UTF-8, which is fine in MessagePack and between our own two ends.
+  // A compiler's log may quote bytes that are no UTF-8, which is fine in MessagePack and between
+  // our own two ends.
   return json::to_msgpack({{"ok", outcome.ok},
                            {"log", outcome.log},
                            {"symbols", outcome.symbols},
@@ -154,12 +156,14 @@ Status send_message(int socket, const std::vector<uint8_t>& message) {
   return {};
 }
 
-Result<std::optional<std::vector<uint8_t>>> receive_message(int socket, std::optional<Clock::time_point> until) {
+Result<std::optional<std::vector<uint8_t>>> receive_message(
+    int socket, std::optional<Clock::time_point> until) {
   using Message = std::optional<std::vector<uint8_t>>;
   uint64_t size = 0;
   MOETUNE_ASSIGN_OR_RETURN(const bool has_size, receive_bytes(socket, &size, sizeof size, until));
   if (!has_size) return Message();
-  if (size > kLargestMessage) return Error{ErrorCode::kParse, "a compiler process sent something that is no message"};
+  if (size > kLargestMessage)
+    return Error{ErrorCode::kParse, "a compiler process sent something that is no message"};
   std::vector<uint8_t> message(size);
   MOETUNE_ASSIGN_OR_RETURN(const bool whole, receive_bytes(socket, message.data(), size, until));
   if (!whole) return Message();

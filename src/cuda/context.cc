@@ -17,15 +17,18 @@ Result<ContextPtr> Context::open(const Driver& driver, int ordinal) {
   int count = 0;
   MOETUNE_CUDA_CHECK(driver, cuDeviceGetCount(&count), "counting GPUs");
   if (ordinal < 0 || ordinal >= count) {
-    return Error{ErrorCode::kInvalidArgument,
-                 fmt::format("there is no GPU {}: this process sees {}", ordinal, count),
-                 fmt::format("use cuda:0 to cuda:{}; CUDA_VISIBLE_DEVICES hides others", count - 1)};
+    return Error{
+        ErrorCode::kInvalidArgument,
+        fmt::format("there is no GPU {}: this process sees {}", ordinal, count),
+        fmt::format("use cuda:0 to cuda:{}; CUDA_VISIBLE_DEVICES hides others", count - 1)};
   }
   CUdevice device = 0;
   MOETUNE_CUDA_CHECK(driver, cuDeviceGet(&device, ordinal), "finding the GPU");
   CUcontext handle = nullptr;
-  MOETUNE_CUDA_CHECK(driver, cuDevicePrimaryCtxRetain(&handle, device), "making a context on the GPU");
-  // From here on the destructor releases it. The constructor is private, so make_shared cannot call it.
+  MOETUNE_CUDA_CHECK(driver, cuDevicePrimaryCtxRetain(&handle, device),
+                     "making a context on the GPU");
+  // From here on the destructor releases it. The constructor is private, so make_shared cannot call
+  // it.
   ContextPtr context(new Context(driver, device, handle));
   MOETUNE_RETURN_IF_ERROR(context->make_current());
   return context;
@@ -70,7 +73,8 @@ std::string device_name(const Driver& driver, CUdevice device) {
 
 Result<Stream> make_stream(const ContextPtr& context) {
   CUstream stream = nullptr;
-  MOETUNE_CUDA_CHECK(context->driver(), cuStreamCreate(&stream, kStreamNonBlocking), "making a stream");
+  MOETUNE_CUDA_CHECK(context->driver(), cuStreamCreate(&stream, kStreamNonBlocking),
+                     "making a stream");
   return Stream(context, stream);
 }
 
@@ -89,7 +93,9 @@ Result<Memory> allocate_memory(const ContextPtr& context, size_t bytes) {
   size_t free = 0;
   size_t total = 0;
   if (result == kCudaOutOfMemory) driver.cuMemGetInfo(&free, &total);
-  return to_status(driver, result, fmt::format("allocating {} bytes on the GPU ({} of {} free)", bytes, free, total))
+  return to_status(
+             driver, result,
+             fmt::format("allocating {} bytes on the GPU ({} of {} free)", bytes, free, total))
       .error();
 }
 

@@ -1,5 +1,6 @@
-// Owners of what the driver hands out. Each releases in its destructor, can be moved, and is used by one thread at a
-// time; a context must be current on the thread (Context::make_current) for everything else.
+// Owners of what the driver hands out. Each releases in its destructor, can be moved, and is used
+// by one thread at a time; a context must be current on the thread (Context::make_current) for
+// everything else.
 #pragma once
 
 #include <cstddef>
@@ -13,8 +14,8 @@
 
 namespace moetune::cuda {
 
-/// The primary context of a device: the one that the CUDA runtime, PyTorch and others use too. Shared by everything
-/// that was made in it, and released with the last of them.
+/// The primary context of a device: the one that the CUDA runtime, PyTorch and others use too.
+/// Shared by everything that was made in it, and released with the last of them.
 class Context {
  public:
   /// kInvalidArgument for an ordinal that is not there; kRun, kOutOfMemory in the driver's words.
@@ -45,7 +46,8 @@ class Context {
 };
 using ContextPtr = std::shared_ptr<const Context>;
 
-/// A device's attribute (kDevice...), 0 where the driver does not know it; its name. Neither needs a context.
+/// A device's attribute (kDevice...), 0 where the driver does not know it; its name. Neither needs
+/// a context.
 int device_attribute(const Driver& driver, CUdevice device, int id);
 std::string device_name(const Driver& driver, CUdevice device);
 
@@ -63,7 +65,8 @@ class Owned {
     return *this;
   }
   ~Owned() {
-    // A failure here was reported by the call that caused it: errors of a dead context are the same for every handle.
+    // A failure here was reported by the call that caused it: errors of a dead context are the same
+    // for every handle.
     if (handle_ && context_->make_current().ok()) (context_->driver().*destroy)(handle_);
   }
 
@@ -85,7 +88,8 @@ using GraphExec = Owned<CUgraphExec, &Driver::cuGraphExecDestroy>;
 /// Does not wait for the legacy default stream, nor that for it.
 Result<Stream> make_stream(const ContextPtr& context);
 Result<Event> make_event(const ContextPtr& context);
-/// At least 256-byte aligned; 0 bytes give a null Memory. kOutOfMemory states what was asked for and what is free.
+/// At least 256-byte aligned; 0 bytes give a null Memory. kOutOfMemory states what was asked for
+/// and what is free.
 Result<Memory> allocate_memory(const ContextPtr& context, size_t bytes);
 
 }  // namespace moetune::cuda

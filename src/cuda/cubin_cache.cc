@@ -56,7 +56,8 @@ class Descriptor {
 // Why content from this file or folder must not be trusted; empty where it may be.
 std::string why_not_private(const struct stat& status) {
   if (status.st_uid != ::geteuid()) return fmt::format("belongs to user {}", status.st_uid);
-  if (status.st_mode & (S_IWGRP | S_IWOTH)) return fmt::format("can be written by others (mode {:o})", status.st_mode & 07777);
+  if (status.st_mode & (S_IWGRP | S_IWOTH))
+    return fmt::format("can be written by others (mode {:o})", status.st_mode & 07777);
   return {};
 }
 
@@ -98,15 +99,18 @@ struct Entry {
 Result<CubinCache> CubinCache::open(const std::string& folder, int64_t max_bytes) {
   MOETUNE_RETURN_IF_ERROR(make_private_folders(folder));
   const int descriptor = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-  if (descriptor < 0) return Error{ErrorCode::kIo, fmt::format("cannot open {}: {}", folder, words(errno))};
+  if (descriptor < 0)
+    return Error{ErrorCode::kIo, fmt::format("cannot open {}: {}", folder, words(errno))};
   CubinCache cache(folder, descriptor, max_bytes);
   struct stat status {};
   if (::fstat(descriptor, &status) != 0) {
     return Error{ErrorCode::kIo, fmt::format("cannot look at {}: {}", folder, words(errno))};
   }
   if (const std::string why = why_not_private(status); !why.empty()) {
-    return Error{ErrorCode::kUnsupported, fmt::format("the cache folder {} {}: it is not used", folder, why),
-                 "compiled kernels run with your rights: make the folder yours alone (chown, chmod 700), or set "
+    return Error{ErrorCode::kUnsupported,
+                 fmt::format("the cache folder {} {}: it is not used", folder, why),
+                 "compiled kernels run with your rights: make the folder yours alone (chown, chmod "
+                 "700), or set "
                  "XDG_CACHE_HOME to another place"};
   }
   return cache;
@@ -135,15 +139,19 @@ CubinCache::Found CubinCache::find(const std::string& key) {
 
   const auto damaged = [&](std::string_view how) -> Found {
     ::unlinkat(descriptor_, name.c_str(), 0);
-    return {std::nullopt, fmt::format("{}/{} was damaged ({}) and is made anew", folder_, name, how)};
+    return {std::nullopt,
+            fmt::format("{}/{} was damaged ({}) and is made anew", folder_, name, how)};
   };
-  if (status.st_size < static_cast<off_t>(kHeaderBytes) || status.st_size > kLargestEntry) return damaged("wrong size");
+  if (status.st_size < static_cast<off_t>(kHeaderBytes) || status.st_size > kLargestEntry)
+    return damaged("wrong size");
   std::vector<uint8_t> bytes(static_cast<size_t>(status.st_size));
   if (!read_all(file.get(), bytes)) return damaged("cannot be read");
-  if (std::memcmp(bytes.data(), kMagic.data(), kMagic.size()) != 0) return damaged("wrong beginning");
+  if (std::memcmp(bytes.data(), kMagic.data(), kMagic.size()) != 0)
+    return damaged("wrong beginning");
   const std::vector<uint8_t> content(bytes.begin() + kHeaderBytes, bytes.end());
   const Sha256::Digest sum = checksum(key, content);
-  if (std::memcmp(bytes.data() + kMagic.size(), sum.data(), sum.size()) != 0) return damaged("wrong checksum");
+  if (std::memcmp(bytes.data() + kMagic.size(), sum.data(), sum.size()) != 0)
+    return damaged("wrong checksum");
 
   if (std::time(nullptr) - status.st_mtime > kMarkSeconds) ::futimens(file.get(), nullptr);
   return {content, {}};
@@ -152,23 +160,30 @@ CubinCache::Found CubinCache::find(const std::string& key) {
 Status CubinCache::put(const std::string& key, const std::vector<uint8_t>& content) {
   static std::atomic<unsigned> counter{0};
   const std::string name = key + std::string(kSuffix);
-  const std::string temporary = fmt::format("{}{}-{}-{}", kTemporary, ::getpid(), counter++, key.substr(0, 8));
+  const std::string temporary =
+      fmt::format("{}{}-{}-{}", kTemporary, ::getpid(), counter++, key.substr(0, 8));
   const auto fail = [&](int error) {
     ::unlinkat(descriptor_, temporary.c_str(), 0);
-    return Error{ErrorCode::kIo, fmt::format("cannot write to the cache folder {}: {}", folder_, words(error)),
-                 "kernels are compiled again at the next start; free some space, make the folder writable, or set "
+    return Error{ErrorCode::kIo,
+                 fmt::format("cannot write to the cache folder {}: {}", folder_, words(error)),
+                 "kernels are compiled again at the next start; free some space, make the folder "
+                 "writable, or set "
                  "XDG_CACHE_HOME to another place"};
   };
   const Sha256::Digest sum = checksum(key, content);
   {
-    const Descriptor file(::openat(descriptor_, temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
-    // No flush to the disk: after a crash of the machine the checksum tells, and the entry is made anew.
+    const Descriptor file(
+        ::openat(descriptor_, temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
+    // No flush to the disk: after a crash of the machine the checksum tells, and the entry is made
+    // anew.
     if (!file.ok() || !write_all(file.get(), kMagic.data(), kMagic.size()) ||
-        !write_all(file.get(), sum.data(), sum.size()) || !write_all(file.get(), content.data(), content.size())) {
+        !write_all(file.get(), sum.data(), sum.size()) ||
+        !write_all(file.get(), content.data(), content.size())) {
       return fail(errno);
     }
   }
-  if (::renameat(descriptor_, temporary.c_str(), descriptor_, name.c_str()) != 0) return fail(errno);
+  if (::renameat(descriptor_, temporary.c_str(), descriptor_, name.c_str()) != 0)
+    return fail(errno);
   make_room(static_cast<int64_t>(kHeaderBytes + content.size()));
   return {};
 }
@@ -176,7 +191,8 @@ Status CubinCache::put(const std::string& key, const std::vector<uint8_t>& conte
 void CubinCache::make_room(int64_t added) {
   const std::lock_guard lock(mutex_);
   if (known_bytes_ >= 0) known_bytes_ += added;
-  if (known_bytes_ < 0 || known_bytes_ > max_bytes_ || ++puts_since_read_ >= kPutsBetweenReads) remove_oldest();
+  if (known_bytes_ < 0 || known_bytes_ > max_bytes_ || ++puts_since_read_ >= kPutsBetweenReads)
+    remove_oldest();
 }
 
 void CubinCache::remove_oldest() {
@@ -193,17 +209,22 @@ void CubinCache::remove_oldest() {
   while (const dirent* item = ::readdir(folder)) {
     struct stat status {};
     const std::string name = item->d_name;
-    if (::fstatat(descriptor_, name.c_str(), &status, AT_SYMLINK_NOFOLLOW) != 0 || !S_ISREG(status.st_mode)) continue;
+    if (::fstatat(descriptor_, name.c_str(), &status, AT_SYMLINK_NOFOLLOW) != 0 ||
+        !S_ISREG(status.st_mode))
+      continue;
     if (name.starts_with(kTemporary)) {
-      if (std::time(nullptr) - status.st_mtime > kAbandonedSeconds) ::unlinkat(descriptor_, name.c_str(), 0);
+      if (std::time(nullptr) - status.st_mtime > kAbandonedSeconds)
+        ::unlinkat(descriptor_, name.c_str(), 0);
     } else if (name.ends_with(kSuffix)) {
-      entries.push_back({name, status.st_size, status.st_mtim.tv_sec * 1'000'000'000 + status.st_mtim.tv_nsec});
+      entries.push_back(
+          {name, status.st_size, status.st_mtim.tv_sec * 1'000'000'000 + status.st_mtim.tv_nsec});
       known_bytes_ += status.st_size;
     }
   }
   ::closedir(folder);
   if (known_bytes_ <= max_bytes_) return;
-  std::sort(entries.begin(), entries.end(), [](const Entry& a, const Entry& b) { return a.used_ns < b.used_ns; });
+  std::sort(entries.begin(), entries.end(),
+            [](const Entry& a, const Entry& b) { return a.used_ns < b.used_ns; });
   const auto kept = static_cast<int64_t>(kKeptShare * static_cast<double>(max_bytes_));
   for (const Entry& entry : entries) {
     if (known_bytes_ <= kept) break;

@@ -18,13 +18,15 @@ Result<CublasLt> bind(const SharedLibrary& library) {
     if (address == nullptr && missing == nullptr) missing = name;
     return address;
   };
-#define MOETUNE_BIND(name, ...) functions.name = reinterpret_cast<decltype(functions.name)>(find(#name));
+#define MOETUNE_BIND(name, ...) \
+  functions.name = reinterpret_cast<decltype(functions.name)>(find(#name));
   MOETUNE_CUBLASLT_FUNCTIONS(MOETUNE_BIND)
 #undef MOETUNE_BIND
   functions.cublasLtGetVersion =
       reinterpret_cast<decltype(functions.cublasLtGetVersion)>(find("cublasLtGetVersion"));
   if (missing) {
-    return Error{ErrorCode::kUnsupported, fmt::format("{} does not export {}", library.path(), missing)};
+    return Error{ErrorCode::kUnsupported,
+                 fmt::format("{} does not export {}", library.path(), missing)};
   }
   return functions;
 }

@@ -14,9 +14,12 @@
 namespace moetune::cuda {
 namespace {
 
-std::string cuda_version(int version) { return fmt::format("{}.{}", version / 1000, version % 1000 / 10); }
+std::string cuda_version(int version) {
+  return fmt::format("{}.{}", version / 1000, version % 1000 / 10);
+}
 
-MissingPart missing(std::string part, std::string turns_off, const Error& error, std::string how_to_get) {
+MissingPart missing(std::string part, std::string turns_off, const Error& error,
+                    std::string how_to_get) {
   return {fmt::format("{} ({})", part, error.message), std::move(turns_off),
           error.hint.empty() ? std::move(how_to_get) : error.hint};
 }
@@ -37,8 +40,10 @@ DeviceProperties describe_device(const Driver& driver, CUdevice device) {
       {"l2_kib", std::to_string(attribute(kDeviceL2Bytes) / 1024)},
   };
   properties.toolchain["cuda_driver"] = cuda_version(driver.version);
-  if (const auto nvml = load_nvml(); nvml.ok()) properties.toolchain["driver"] = (*nvml)->driver_version();
-  if (const auto nvrtc = load_nvrtc(); nvrtc.ok()) properties.toolchain["nvrtc"] = (*nvrtc)->version_text();
+  if (const auto nvml = load_nvml(); nvml.ok())
+    properties.toolchain["driver"] = (*nvml)->driver_version();
+  if (const auto nvrtc = load_nvrtc(); nvrtc.ok())
+    properties.toolchain["nvrtc"] = (*nvrtc)->version_text();
   return properties;
 }
 
@@ -55,7 +60,8 @@ std::vector<DeviceProperties> list_cuda_devices() {
   if (!driver.ok() || (*driver)->cuDeviceGetCount(&count) != kCudaSuccess) return devices;
   for (int i = 0; i < count; ++i) {
     CUdevice device = 0;
-    if ((*driver)->cuDeviceGet(&device, i) == kCudaSuccess) devices.push_back(describe_device(**driver, device));
+    if ((*driver)->cuDeviceGet(&device, i) == kCudaSuccess)
+      devices.push_back(describe_device(**driver, device));
   }
   return devices;
 }
@@ -63,19 +69,23 @@ std::vector<DeviceProperties> list_cuda_devices() {
 std::vector<MissingPart> missing_parts() {
   std::vector<MissingPart> parts;
   const auto driver = load_driver();
-  if (!driver.ok()) parts.push_back(missing("NVIDIA driver", "tuning and running on a GPU", driver.error(), ""));
+  if (!driver.ok())
+    parts.push_back(missing("NVIDIA driver", "tuning and running on a GPU", driver.error(), ""));
   if (const auto nvrtc = load_nvrtc(); !nvrtc.ok()) {
     parts.push_back(missing("NVRTC", "compiling GPU kernels", nvrtc.error(), ""));
   }
   if (find_compile_worker().empty()) {
-    parts.push_back({"moetune-jit", "compiling several GPU kernels at once, and stopping a compiler that hangs",
-                     "install moetune-jit beside the program that uses moetune, or in ../libexec/moetune"});
+    parts.push_back(
+        {"moetune-jit", "compiling several GPU kernels at once, and stopping a compiler that hangs",
+         "install moetune-jit beside the program that uses moetune, or in ../libexec/moetune"});
   }
-  if (!driver.ok()) return parts;  // What follows comes with the driver or is of no use without one.
+  if (!driver.ok())
+    return parts;  // What follows comes with the driver or is of no use without one.
   if (const auto nvml = load_nvml(); !nvml.ok()) {
-    parts.push_back(missing("NVML", "watching clocks, throttling and power while measuring", nvml.error(),
-                            "it comes with the driver; in a container, NVIDIA_DRIVER_CAPABILITIES must include "
-                            "utility"));
+    parts.push_back(
+        missing("NVML", "watching clocks, throttling and power while measuring", nvml.error(),
+                "it comes with the driver; in a container, NVIDIA_DRIVER_CAPABILITIES must include "
+                "utility"));
   }
   if (const auto cublaslt = load_cublaslt(); !cublaslt.ok()) {
     parts.push_back(missing("cuBLASLt", "measuring the matrix ceiling", cublaslt.error(), ""));

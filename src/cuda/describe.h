@@ -8,7 +8,8 @@
 
 namespace moetune::cuda {
 
-/// Identity: compute capability, multiprocessors, memory clock and bus width, L2 size. Toolchain: driver, CUDA, NVRTC.
+/// Identity: compute capability, multiprocessors, memory clock and bus width, L2 size. Toolchain:
+/// driver, CUDA, NVRTC.
 DeviceProperties describe_device(const Driver& driver, CUdevice device);
 
 /// "00000000:1B:00.0": by this, and not by its number, NVML finds a device.

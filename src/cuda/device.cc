@@ -3,10 +3,10 @@
 #include <fmt/format.h>
 
 #include "base/status_macros.h"
+#include "cuda/describe.h"
 #include "cuda/graph.h"
 #include "cuda/nvml.h"
 #include "cuda/nvrtc.h"
-#include "cuda/describe.h"
 
 namespace moetune::cuda {
 namespace {
@@ -14,7 +14,9 @@ namespace {
 class GpuBuffer final : public DeviceBuffer {
  public:
   GpuBuffer(Memory memory, size_t bytes) : memory_(std::move(memory)), bytes_(bytes) {}
-  void* data() const override { return reinterpret_cast<void*>(memory_.get()); }  // NOLINT: a device address
+  void* data() const override {
+    return reinterpret_cast<void*>(memory_.get());
+  }  // NOLINT: a device address
   size_t bytes() const override { return bytes_; }
 
  private:
@@ -27,7 +29,9 @@ CUdeviceptr address(const void* device) { return reinterpret_cast<CUdeviceptr>(d
 class Gpu final : public CudaDevice {
  public:
   Gpu(ContextPtr context, Stream stream, DeviceProperties properties)
-      : context_(std::move(context)), stream_(std::move(stream)), properties_(std::move(properties)) {
+      : context_(std::move(context)),
+        stream_(std::move(stream)),
+        properties_(std::move(properties)) {
     if (const auto nvml = load_nvml(); nvml.ok()) {
       nvml_ = *nvml;
       nvml_device_ = nvml_->find_device(pci_bus_id(context_->driver(), context_->device()));
@@ -69,7 +73,8 @@ class Gpu final : public CudaDevice {
     MOETUNE_RETURN_IF_ERROR(context_->make_current());
     // Waits after a failure too: part of the call may be under way.
     const Status called = call(stream());
-    const Status finished = to_status(driver(), driver().cuStreamSynchronize(stream()), "running a call");
+    const Status finished =
+        to_status(driver(), driver().cuStreamSynchronize(stream()), "running a call");
     return called.ok() ? finished : called;
   }
 
@@ -87,7 +92,8 @@ class Gpu final : public CudaDevice {
   size_t free_memory_bytes() override {
     size_t free = 0;
     size_t total = 0;
-    if (!context_->make_current().ok() || driver().cuMemGetInfo(&free, &total) != kCudaSuccess) return 0;
+    if (!context_->make_current().ok() || driver().cuMemGetInfo(&free, &total) != kCudaSuccess)
+      return 0;
     return free;
   }
 

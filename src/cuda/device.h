@@ -12,15 +12,17 @@
 
 namespace moetune::cuda {
 
-/// moetune::Device on one GPU. Calls get a stream of its own; run() waits for them, record() makes a graph of them.
-/// sample_us() replays that graph; every replay is timed by a pair of events, all queued while the stream waits for the
-/// host, so that neither launching nor gaps between replays are in the time. Between two calls of a sequence there is
-/// no programmatic edge: what a kernel does ahead of its predecessor's end would otherwise hide in another call's time.
+/// moetune::Device on one GPU. Calls get a stream of its own; run() waits for them, record() makes
+/// a graph of them. sample_us() replays that graph; every replay is timed by a pair of events, all
+/// queued while the stream waits for the host, so that neither launching nor gaps between replays
+/// are in the time. Between two calls of a sequence there is no programmatic edge: what a kernel
+/// does ahead of its predecessor's end would otherwise hide in another call's time.
 class CudaDevice : public Device {
  public:
   virtual const ContextPtr& context() const = 0;
   virtual CUstream stream() const = 0;
-  /// Processes with a context on the GPU, this one included; more than 1: others use it. 0: not known.
+  /// Processes with a context on the GPU, this one included; more than 1: others use it. 0: not
+  /// known.
   virtual int processes() = 0;
 };
 
@@ -29,12 +31,13 @@ Result<std::unique_ptr<CudaDevice>> make_cuda_device(int ordinal);
 /// With a driver of the caller's, which must outlive the device.
 Result<std::unique_ptr<CudaDevice>> make_cuda_device(const Driver& driver, int ordinal);
 
-/// The properties plans are matched by, of every GPU of this machine. Empty where there is no usable driver. Never fails.
+/// The properties plans are matched by, of every GPU of this machine. Empty where there is no
+/// usable driver. Never fails.
 std::vector<DeviceProperties> list_cuda_devices();
 
 struct MissingPart {
-  std::string part;        ///< "NVIDIA driver", "NVRTC", ...
-  std::string turns_off;   ///< What does not work without it.
+  std::string part;       ///< "NVIDIA driver", "NVRTC", ...
+  std::string turns_off;  ///< What does not work without it.
   std::string how_to_get;
 };
 

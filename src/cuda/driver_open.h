@@ -7,7 +7,8 @@
 
 namespace moetune::cuda {
 
-/// The functions of an opened driver library. kUnsupported where it is older than kOldestDriverVersion.
+/// The functions of an opened driver library. kUnsupported where it is older than
+/// kOldestDriverVersion.
 Result<Driver> bind_driver(const SharedLibrary& library);
 
 /// Initialises the driver. kUnsupported where it cannot start, is a stub, or finds no GPU.

@@ -1,4 +1,5 @@
-// The device code that travels inside this program (src/cuda/kernels; cmake/EmbedSources.cmake writes the definition).
+// The device code that travels inside this program (src/cuda/kernels; cmake/EmbedSources.cmake
+// writes the definition).
 #pragma once
 
 #include <span>

@@ -11,8 +11,9 @@
 namespace moetune::cuda {
 namespace {
 
-// Replays queued behind one closed gate. Each takes three places in the driver's queue (two events and a graph), which
-// has about a thousand: were it full, queuing would wait for a stream that waits for us.
+// Replays queued behind one closed gate. Each takes three places in the driver's queue (two events
+// and a graph), which has about a thousand: were it full, queuing would wait for a stream that
+// waits for us.
 constexpr int kReplaysPerGate = 32;
 
 // Ends a capture that is still on when its scope ends, so that the stream can be used again.
@@ -27,7 +28,8 @@ class Capture {
 
   Status begin() {
     // Of this thread only: what other threads of the process do meanwhile is their business.
-    MOETUNE_CUDA_CHECK(context_->driver(), cuStreamBeginCapture(stream_, kCaptureThreadLocal), "starting to record");
+    MOETUNE_CUDA_CHECK(context_->driver(), cuStreamBeginCapture(stream_, kCaptureThreadLocal),
+                       "starting to record");
     on_ = true;
     return {};
   }
@@ -40,12 +42,14 @@ class Capture {
     CUgraph graph = nullptr;
     const CUgraphNode* last = nullptr;
     size_t count = 0;
-    MOETUNE_CUDA_CHECK(driver, cuStreamGetCaptureInfo(stream_, &status, &id, &graph, &last, &count), "recording a call");
+    MOETUNE_CUDA_CHECK(driver, cuStreamGetCaptureInfo(stream_, &status, &id, &graph, &last, &count),
+                       "recording a call");
     if (count == 0) return {};
     CUgraphNode node = nullptr;
     MOETUNE_CUDA_CHECK(driver, cuGraphAddEmptyNode(&node, graph, last, count), "recording a call");
-    MOETUNE_CUDA_CHECK(driver, cuStreamUpdateCaptureDependencies(stream_, &node, 1, kCaptureDependenciesSet),
-                       "recording a call");
+    MOETUNE_CUDA_CHECK(
+        driver, cuStreamUpdateCaptureDependencies(stream_, &node, 1, kCaptureDependenciesSet),
+        "recording a call");
     return {};
   }
 
@@ -70,12 +74,14 @@ class TimedGraph final : public TimedSequence {
   Result<double> sample_us(int repetitions) override {
     double total_ms = 0;
     for (int done = 0; done < repetitions; done += kReplaysPerGate) {
-      MOETUNE_ASSIGN_OR_RETURN(const double ms, replay(std::min(kReplaysPerGate, repetitions - done)));
+      MOETUNE_ASSIGN_OR_RETURN(const double ms,
+                               replay(std::min(kReplaysPerGate, repetitions - done)));
       total_ms += ms;
     }
     const double us = total_ms * 1e3 / (static_cast<double>(calls_) * std::max(1, repetitions));
     if (!std::isfinite(us) || us <= 0) {
-      return Error{ErrorCode::kMeasurement, fmt::format("{} calls took {} us by the GPU's events", calls_, us),
+      return Error{ErrorCode::kMeasurement,
+                   fmt::format("{} calls took {} us by the GPU's events", calls_, us),
                    "a candidate that launches nothing does this"};
     }
     return us;
@@ -95,7 +101,8 @@ class TimedGraph final : public TimedSequence {
     double total_ms = 0;
     for (size_t i = 0; i < static_cast<size_t>(count); ++i) {
       float ms = 0;
-      MOETUNE_CUDA_CHECK(driver, cuEventElapsedTime(&ms, events_[2 * i].get(), events_[2 * i + 1].get()),
+      MOETUNE_CUDA_CHECK(driver,
+                         cuEventElapsedTime(&ms, events_[2 * i].get(), events_[2 * i + 1].get()),
                          "reading the GPU's time");
       total_ms += static_cast<double>(ms);
     }
@@ -107,7 +114,8 @@ class TimedGraph final : public TimedSequence {
     for (size_t i = 0; i < static_cast<size_t>(count); ++i) {
       MOETUNE_CUDA_CHECK(driver, cuEventRecord(events_[2 * i].get(), stream_), "timing a graph");
       MOETUNE_CUDA_CHECK(driver, cuGraphLaunch(graph_.get(), stream_), "launching a graph");
-      MOETUNE_CUDA_CHECK(driver, cuEventRecord(events_[2 * i + 1].get(), stream_), "timing a graph");
+      MOETUNE_CUDA_CHECK(driver, cuEventRecord(events_[2 * i + 1].get(), stream_),
+                         "timing a graph");
     }
     return {};
   }
@@ -129,7 +137,8 @@ class TimedGraph final : public TimedSequence {
 
 }  // namespace
 
-Result<GraphExec> record_graph(const ContextPtr& context, CUstream stream, std::span<const Device::DeviceCall> calls) {
+Result<GraphExec> record_graph(const ContextPtr& context, CUstream stream,
+                               std::span<const Device::DeviceCall> calls) {
   MOETUNE_RETURN_IF_ERROR(context->make_current());
   Capture capture(context, stream);
   MOETUNE_RETURN_IF_ERROR(capture.begin());
@@ -139,7 +148,8 @@ Result<GraphExec> record_graph(const ContextPtr& context, CUstream stream, std::
   }
   MOETUNE_ASSIGN_OR_RETURN(const Graph graph, capture.end());
   CUgraphExec handle = nullptr;
-  MOETUNE_CUDA_CHECK(context->driver(), cuGraphInstantiate(&handle, graph.get(), 0), "making a graph");
+  MOETUNE_CUDA_CHECK(context->driver(), cuGraphInstantiate(&handle, graph.get(), 0),
+                     "making a graph");
   GraphExec ready(context, handle);
   MOETUNE_CUDA_CHECK(context->driver(), cuGraphUpload(handle, stream), "uploading a graph");
   return ready;
@@ -148,11 +158,13 @@ Result<GraphExec> record_graph(const ContextPtr& context, CUstream stream, std::
 Result<std::unique_ptr<StreamGate>> StreamGate::make(const ContextPtr& context) {
   const Driver& driver = context->driver();
   void* memory = nullptr;
-  MOETUNE_CUDA_CHECK(driver, cuMemHostAlloc(&memory, sizeof(uint32_t), kHostMemoryMapped), "allocating host memory");
+  MOETUNE_CUDA_CHECK(driver, cuMemHostAlloc(&memory, sizeof(uint32_t), kHostMemoryMapped),
+                     "allocating host memory");
   auto* flag = static_cast<uint32_t*>(memory);
   *flag = 0;
   auto gate = std::unique_ptr<StreamGate>(new StreamGate(context, flag, 0));
-  MOETUNE_CUDA_CHECK(driver, cuMemHostGetDevicePointer(&gate->address_, memory, 0), "mapping host memory");
+  MOETUNE_CUDA_CHECK(driver, cuMemHostGetDevicePointer(&gate->address_, memory, 0),
+                     "mapping host memory");
   return gate;
 }
 
@@ -163,9 +175,11 @@ StreamGate::~StreamGate() {
 
 Status StreamGate::close(CUstream stream) {
   ++ticket_;
-  // Waits until the flag is at or above the ticket, in the sense of 32-bit numbers that wrap around.
+  // Waits until the flag is at or above the ticket, in the sense of 32-bit numbers that wrap
+  // around.
   constexpr unsigned kAtLeast = 0;
-  return to_status(context_->driver(), context_->driver().cuStreamWaitValue32(stream, address_, ticket_, kAtLeast),
+  return to_status(context_->driver(),
+                   context_->driver().cuStreamWaitValue32(stream, address_, ticket_, kAtLeast),
                    "holding a stream back");
 }
 

@@ -44,8 +44,8 @@ std::vector<uint8_t> encode_program(const CompiledProgram& program) {
   json kernels = json::array();
   for (const CompiledKernel& kernel : program.kernels) {
     const KernelResources& r = kernel.resources;
-    kernels.push_back({kernel.expression, kernel.symbol, r.registers, r.stack_bytes, r.spill_store_bytes,
-                       r.spill_load_bytes, r.static_shared_bytes});
+    kernels.push_back({kernel.expression, kernel.symbol, r.registers, r.stack_bytes,
+                       r.spill_store_bytes, r.spill_load_bytes, r.static_shared_bytes});
   }
   const auto* bytes = reinterpret_cast<const uint8_t*>(program.cubin.data());
   return json::to_msgpack({{"arch", program.arch.text()},
@@ -65,7 +65,8 @@ std::optional<CompiledProgram> decode_program(const std::vector<uint8_t>& conten
     if (!arch.ok()) return std::nullopt;
     program.arch = *arch;
     for (const json& one : value.at("kernels")) {
-      program.kernels.push_back({one.at(0), one.at(1), {one.at(2), one.at(3), one.at(4), one.at(5), one.at(6)}});
+      program.kernels.push_back(
+          {one.at(0), one.at(1), {one.at(2), one.at(3), one.at(4), one.at(5), one.at(6)}});
     }
     const auto& cubin = value.at("cubin").get_binary();
     program.cubin.resize(cubin.size());
@@ -79,11 +80,12 @@ std::optional<CompiledProgram> decode_program(const std::vector<uint8_t>& conten
   }
 }
 
-Answer make_program(const CompileRequest& request, CompileOutcome outcome, const std::string& compiler) {
+Answer make_program(const CompileRequest& request, CompileOutcome outcome,
+                    const std::string& compiler) {
   if (!outcome.ok) {
     return Error{ErrorCode::kCompile,
-                 fmt::format("{} does not compile for {}:\n  {}", request.label, request.arch.text(),
-                             first_errors(outcome.log, kQuotedLines)),
+                 fmt::format("{} does not compile for {}:\n  {}", request.label,
+                             request.arch.text(), first_errors(outcome.log, kQuotedLines)),
                  "this tactic is left out; please report it with these lines"};
   }
   auto program = std::make_shared<CompiledProgram>();
@@ -107,7 +109,8 @@ Error name_request(const CompileRequest& request, Error error) {
 
 struct Jit::State {
   explicit State(JitOptions given) : options(std::move(given)) {
-    jobs = options.jobs > 0 ? options.jobs : static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+    jobs = options.jobs > 0 ? options.jobs
+                            : static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
     open_cache();
   }
 
@@ -129,13 +132,15 @@ struct Jit::State {
 
   void note(std::string text) {
     const std::lock_guard lock(mutex);
-    if (std::find(notes.begin(), notes.end(), text) == notes.end()) notes.push_back(std::move(text));
+    if (std::find(notes.begin(), notes.end(), text) == notes.end())
+      notes.push_back(std::move(text));
   }
 
   // The compilers, started when the first program is not in any cache.
   CompilerPool* pool(const Nvrtc& nvrtc) {
     std::call_once(pool_made, [&] {
-      const auto command = options.worker_command.empty() ? find_compile_worker() : options.worker_command;
+      const auto command =
+          options.worker_command.empty() ? find_compile_worker() : options.worker_command;
       if (command.empty()) return;
       compilers = std::make_unique<CompilerPool>(command, nvrtc.path, jobs);
     });
@@ -147,7 +152,9 @@ struct Jit::State {
       job.precompiled_header = options.precompiled_header && nvrtc.has_precompiled_headers();
       return processes->run(job, options.deadline);
     }
-    note("moetune-jit is not beside this program: kernels are compiled in this process, without a time limit");
+    note(
+        "moetune-jit is not beside this program: kernels are compiled in this process, without a "
+        "time limit");
     return run_compiler(nvrtc, job);
   }
 
@@ -158,7 +165,8 @@ struct Jit::State {
     return found.content ? decode_program(*found.content) : std::nullopt;
   }
 
-  Answer make(const Nvrtc& nvrtc, const CompileRequest& request, const CompileJob& job, const std::string& key) {
+  Answer make(const Nvrtc& nvrtc, const CompileRequest& request, const CompileJob& job,
+              const std::string& key) {
     if (auto program = from_disk(key)) {
       count([](JitStatistics& all) { ++all.from_disk; });
       return std::make_shared<const CompiledProgram>(std::move(*program));
@@ -170,7 +178,8 @@ struct Jit::State {
     if (!answer.ok()) return answer;
     count([&](JitStatistics& all) { ++all.compiled, all.compile_seconds += seconds; });
     if (cache) {
-      if (const auto stored = cache->put(key, encode_program(**answer)); !stored.ok()) note(stored.error().message);
+      if (const auto stored = cache->put(key, encode_program(**answer)); !stored.ok())
+        note(stored.error().message);
     }
     return answer;
   }
@@ -203,7 +212,8 @@ Answer Jit::compile(const CompileRequest& request) {
   MOETUNE_ASSIGN_OR_RETURN(const Nvrtc* nvrtc, load_nvrtc());
   if (!nvrtc->supports(request.arch)) {
     return Error{ErrorCode::kUnsupported,
-                 fmt::format("NVRTC {} ({}) does not know {}", nvrtc->version_text(), nvrtc->path, request.arch.text()),
+                 fmt::format("NVRTC {} ({}) does not know {}", nvrtc->version_text(), nvrtc->path,
+                             request.arch.text()),
                  "install a newer NVRTC: python3 -m pip install --upgrade nvidia-cuda-nvrtc"};
   }
   MOETUNE_ASSIGN_OR_RETURN(const CompileJob job, make_compile_job(request));

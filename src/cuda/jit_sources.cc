@@ -42,13 +42,16 @@ std::vector<std::string> included_names(std::string_view text) {
   return names;
 }
 
-Status add_includes(std::string_view text, const std::string& includer, std::vector<NamedText>& headers) {
+Status add_includes(std::string_view text, const std::string& includer,
+                    std::vector<NamedText>& headers) {
   for (const std::string& name : included_names(text)) {
-    const bool known = std::any_of(headers.begin(), headers.end(), [&](const NamedText& one) { return one.name == name; });
+    const bool known = std::any_of(headers.begin(), headers.end(),
+                                   [&](const NamedText& one) { return one.name == name; });
     if (known) continue;
     const auto found = find_embedded(name);
     if (!found) {
-      return Error{ErrorCode::kInvalidArgument, fmt::format("{} includes {}, which is not embedded", includer, name),
+      return Error{ErrorCode::kInvalidArgument,
+                   fmt::format("{} includes {}, which is not embedded", includer, name),
                    "device code lies below src/cuda/kernels and includes from the root of src/"};
     }
     headers.push_back({name, std::string(*found)});
@@ -61,7 +64,8 @@ Status add_includes(std::string_view text, const std::string& includer, std::vec
 
 Result<CompileJob> make_compile_job(const CompileRequest& request) {
   if (request.kernels.empty()) {
-    return Error{ErrorCode::kInvalidArgument, fmt::format("{}: a program without kernels", request.label)};
+    return Error{ErrorCode::kInvalidArgument,
+                 fmt::format("{}: a program without kernels", request.label)};
   }
   CompileJob job;
   job.source = request.source;

@@ -12,7 +12,8 @@ namespace moetune::cuda {
 /// The job of a request. kInvalidArgument for no kernels or an include that is not embedded.
 Result<CompileJob> make_compile_job(const CompileRequest& request);
 
-/// What a compiled program is found by: 64 hexadecimal digits over the job and the compiler's version.
+/// What a compiled program is found by: 64 hexadecimal digits over the job and the compiler's
+/// version.
 std::string compile_key(const CompileJob& job, const std::string& compiler);
 
 }  // namespace moetune::cuda

@@ -9,7 +9,8 @@ namespace {
 
 using ModuleHandle = Owned<CUmodule, &Driver::cuModuleUnload>;
 
-// All shared memory of a multiprocessor may go to blocks: these kernels stream their data and gain nothing from L1.
+// All shared memory of a multiprocessor may go to blocks: these kernels stream their data and gain
+// nothing from L1.
 constexpr int kCarveoutMaximum = 100;
 
 }  // namespace
@@ -30,8 +31,8 @@ Result<Module> Module::load(const ContextPtr& context, CompiledProgramPtr progra
   MOETUNE_RETURN_IF_ERROR(context->make_current());
   CUmodule handle = nullptr;
   MOETUNE_CUDA_CHECK(context->driver(), cuModuleLoadData(&handle, program->cubin.data()),
-                     fmt::format("loading code for {} on {} ({})", program->arch.text(), context->name(),
-                                 context->architecture().text()));
+                     fmt::format("loading code for {} on {} ({})", program->arch.text(),
+                                 context->name(), context->architecture().text()));
   auto state = std::make_shared<State>();
   state->context = context;
   state->program = std::move(program);
@@ -50,14 +51,17 @@ Result<Kernel> Module::kernel(size_t index, int shared_bytes) const {
   const CompiledKernel& compiled = state_->program->kernels[index];
   MOETUNE_RETURN_IF_ERROR(state_->context->make_current());
   CUfunction function = nullptr;
-  MOETUNE_CUDA_CHECK(driver, cuModuleGetFunction(&function, state_->handle.get(), compiled.symbol.c_str()),
+  MOETUNE_CUDA_CHECK(driver,
+                     cuModuleGetFunction(&function, state_->handle.get(), compiled.symbol.c_str()),
                      fmt::format("finding {}", compiled.expression));
   if (shared_bytes > 0) {
-    MOETUNE_CUDA_CHECK(driver, cuFuncSetAttribute(function, kFunctionMaxDynamicSharedBytes, shared_bytes),
-                       fmt::format("giving {} {} bytes of shared memory (the device has {} per block)",
-                                   compiled.expression, shared_bytes,
-                                   state_->context->attribute(kDeviceSharedPerBlockOptin)));
-    MOETUNE_CUDA_CHECK(driver, cuFuncSetAttribute(function, kFunctionSharedCarveout, kCarveoutMaximum),
+    MOETUNE_CUDA_CHECK(
+        driver, cuFuncSetAttribute(function, kFunctionMaxDynamicSharedBytes, shared_bytes),
+        fmt::format("giving {} {} bytes of shared memory (the device has {} per block)",
+                    compiled.expression, shared_bytes,
+                    state_->context->attribute(kDeviceSharedPerBlockOptin)));
+    MOETUNE_CUDA_CHECK(driver,
+                       cuFuncSetAttribute(function, kFunctionSharedCarveout, kCarveoutMaximum),
                        fmt::format("preparing {}", compiled.expression));
   }
   Kernel kernel;
@@ -80,25 +84,34 @@ Status Kernel::launch(const LaunchShape& shape, CUstream stream, void** argument
     attributes[count].id = kLaunchProgrammaticSerialization;
     attributes[count++].value.flag = 1;
   }
-  const CUlaunchConfig config = {shape.grid_x, shape.grid_y, shape.grid_z,       shape.threads, 1, 1,
-                                 shape.shared_bytes, stream,       attributes, count};
+  const CUlaunchConfig config = {
+      shape.grid_x,       shape.grid_y, shape.grid_z, shape.threads, 1, 1,
+      shape.shared_bytes, stream,       attributes,   count};
   const Driver& driver = state_->module->context->driver();
   const CUresult result = driver.cuLaunchKernelEx(&config, state_->function, arguments, nullptr);
   if (result == kCudaSuccess) return {};
-  return to_status(driver, result,
-                   fmt::format("launching {} with {}x{}x{} blocks of {} threads and {} bytes of shared memory", name(),
-                               shape.grid_x, shape.grid_y, shape.grid_z, shape.threads, shape.shared_bytes));
+  return to_status(
+      driver, result,
+      fmt::format("launching {} with {}x{}x{} blocks of {} threads and {} bytes of shared memory",
+                  name(), shape.grid_x, shape.grid_y, shape.grid_z, shape.threads,
+                  shape.shared_bytes));
 }
 
-const std::string& Kernel::name() const { return state_->module->program->kernels[state_->index].expression; }
+const std::string& Kernel::name() const {
+  return state_->module->program->kernels[state_->index].expression;
+}
 
-const KernelResources& Kernel::resources() const { return state_->module->program->kernels[state_->index].resources; }
+const KernelResources& Kernel::resources() const {
+  return state_->module->program->kernels[state_->index].resources;
+}
 
 int Kernel::blocks_per_multiprocessor(int threads, size_t shared_bytes) const {
   int blocks = 0;
   const Driver& driver = state_->module->context->driver();
-  return driver.cuOccupancyMaxActiveBlocks(&blocks, state_->function, threads, shared_bytes) == kCudaSuccess ? blocks
-                                                                                                             : 0;
+  return driver.cuOccupancyMaxActiveBlocks(&blocks, state_->function, threads, shared_bytes) ==
+                 kCudaSuccess
+             ? blocks
+             : 0;
 }
 
 }  // namespace moetune::cuda

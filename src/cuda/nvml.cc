@@ -19,24 +19,33 @@ struct Reason {
   const char* name;
 };
 constexpr Reason kReasons[] = {
-    {0x2, "application clocks setting"},     {0x4, "power cap"},
-    {0x8, "hardware slowdown"},              {0x10, "sync boost with another GPU"},
-    {0x20, "thermal slowdown (software)"},   {0x40, "thermal slowdown (hardware)"},
-    {0x80, "power brake"},                   {0x100, "display clock setting"},
-    {0x200, "board limit"},                  {0x400, "reliability"},
+    {0x2, "application clocks setting"},
+    {0x4, "power cap"},
+    {0x8, "hardware slowdown"},
+    {0x10, "sync boost with another GPU"},
+    {0x20, "thermal slowdown (software)"},
+    {0x40, "thermal slowdown (hardware)"},
+    {0x80, "power brake"},
+    {0x100, "display clock setting"},
+    {0x200, "board limit"},
+    {0x400, "reliability"},
 };
 
 Result<Nvml> open_nvml() {
   auto library = open_library("libnvidia-ml.so.1");
-  if (!library.ok()) return Error{ErrorCode::kUnsupported, fmt::format("NVML is not here ({})", library.error().message)};
+  if (!library.ok())
+    return Error{ErrorCode::kUnsupported,
+                 fmt::format("NVML is not here ({})", library.error().message)};
   Nvml nvml;
   const char* missing = nullptr;
-#define MOETUNE_BIND(name, exported, ...)                                         \
-  nvml.name = reinterpret_cast<decltype(nvml.name)>(library->symbol(exported));   \
+#define MOETUNE_BIND(name, exported, ...)                                       \
+  nvml.name = reinterpret_cast<decltype(nvml.name)>(library->symbol(exported)); \
   if (nvml.name == nullptr && missing == nullptr) missing = exported;
   MOETUNE_NVML_FUNCTIONS(MOETUNE_BIND)
 #undef MOETUNE_BIND
-  if (missing) return Error{ErrorCode::kUnsupported, fmt::format("{} does not export {}", library->path(), missing)};
+  if (missing)
+    return Error{ErrorCode::kUnsupported,
+                 fmt::format("{} does not export {}", library->path(), missing)};
   if (const nvmlReturn result = nvml.nvmlInit(); result != 0) {
     return Error{ErrorCode::kUnsupported, fmt::format("NVML does not start (error {})", result)};
   }
@@ -58,11 +67,14 @@ nvmlDevice Nvml::find_device(const std::string& pci_bus_id) const {
 DeviceState Nvml::state(nvmlDevice device) const {
   DeviceState state;
   unsigned value = 0;
-  if (nvmlDeviceGetClockInfo(device, kClockSm, &value) == 0) state.clock_mhz = static_cast<int>(value);
-  if (nvmlDeviceGetTemperature(device, kTemperatureGpu, &value) == 0) state.temperature_c = static_cast<int>(value);
+  if (nvmlDeviceGetClockInfo(device, kClockSm, &value) == 0)
+    state.clock_mhz = static_cast<int>(value);
+  if (nvmlDeviceGetTemperature(device, kTemperatureGpu, &value) == 0)
+    state.temperature_c = static_cast<int>(value);
   if (nvmlDeviceGetPowerUsage(device, &value) == 0) state.power_w = value / 1000.0;
   uint64_t reasons = 0;
-  if (nvmlDeviceGetThrottleReasons(device, &reasons) == 0) state.throttle_reasons = reasons & ~kIdle;
+  if (nvmlDeviceGetThrottleReasons(device, &reasons) == 0)
+    state.throttle_reasons = reasons & ~kIdle;
   return state;
 }
 

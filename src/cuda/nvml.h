@@ -1,4 +1,5 @@
-// NVML, the driver's management library, opened at run time: clocks, throttling, temperature, power, who else is there.
+// NVML, the driver's management library, opened at run time: clocks, throttling, temperature,
+// power, who else is there.
 #pragma once
 
 #include <cstdint>
@@ -21,16 +22,19 @@ struct NvmlProcess {
   unsigned compute_instance;
 };
 
-// X(name, exported symbol, parameter types...): what is used of NVML. Source: the NVML API reference.
-#define MOETUNE_NVML_FUNCTIONS(X)                                                                       \
-  X(nvmlInit, "nvmlInit_v2", void)                                                                      \
-  X(nvmlSystemGetDriverVersion, "nvmlSystemGetDriverVersion", char*, unsigned)                          \
-  X(nvmlDeviceGetHandleByPciBusId, "nvmlDeviceGetHandleByPciBusId_v2", const char*, nvmlDevice*)        \
-  X(nvmlDeviceGetClockInfo, "nvmlDeviceGetClockInfo", nvmlDevice, int, unsigned*)                       \
-  X(nvmlDeviceGetThrottleReasons, "nvmlDeviceGetCurrentClocksThrottleReasons", nvmlDevice, uint64_t*)   \
-  X(nvmlDeviceGetTemperature, "nvmlDeviceGetTemperature", nvmlDevice, int, unsigned*)                   \
-  X(nvmlDeviceGetPowerUsage, "nvmlDeviceGetPowerUsage", nvmlDevice, unsigned*)                          \
-  X(nvmlDeviceGetProcesses, "nvmlDeviceGetComputeRunningProcesses_v3", nvmlDevice, unsigned*, NvmlProcess*)
+// X(name, exported symbol, parameter types...): what is used of NVML. Source: the NVML API
+// reference.
+#define MOETUNE_NVML_FUNCTIONS(X)                                                                \
+  X(nvmlInit, "nvmlInit_v2", void)                                                               \
+  X(nvmlSystemGetDriverVersion, "nvmlSystemGetDriverVersion", char*, unsigned)                   \
+  X(nvmlDeviceGetHandleByPciBusId, "nvmlDeviceGetHandleByPciBusId_v2", const char*, nvmlDevice*) \
+  X(nvmlDeviceGetClockInfo, "nvmlDeviceGetClockInfo", nvmlDevice, int, unsigned*)                \
+  X(nvmlDeviceGetThrottleReasons, "nvmlDeviceGetCurrentClocksThrottleReasons", nvmlDevice,       \
+    uint64_t*)                                                                                   \
+  X(nvmlDeviceGetTemperature, "nvmlDeviceGetTemperature", nvmlDevice, int, unsigned*)            \
+  X(nvmlDeviceGetPowerUsage, "nvmlDeviceGetPowerUsage", nvmlDevice, unsigned*)                   \
+  X(nvmlDeviceGetProcesses, "nvmlDeviceGetComputeRunningProcesses_v3", nvmlDevice, unsigned*,    \
+    NvmlProcess*)
 
 struct Nvml {
 #define MOETUNE_DECLARE(name, symbol, ...) nvmlReturn (*name)(__VA_ARGS__) = nullptr;
@@ -41,16 +45,19 @@ struct Nvml {
   std::string driver_version() const;
   /// The device at a PCI address ("00000000:1B:00.0"); null where NVML does not see it.
   nvmlDevice find_device(const std::string& pci_bus_id) const;
-  /// What can be read of the state; zero for what cannot. "Idle" does not count as a reason to throttle.
+  /// What can be read of the state; zero for what cannot. "Idle" does not count as a reason to
+  /// throttle.
   DeviceState state(nvmlDevice device) const;
   /// Processes with a context on the device, this one included; 0: not known.
   int processes(nvmlDevice device) const;
 };
 
-/// Opened and initialised once per process. kUnsupported where it is not there. Thread-safe; valid for ever.
+/// Opened and initialised once per process. kUnsupported where it is not there. Thread-safe; valid
+/// for ever.
 Result<const Nvml*> load_nvml();
 
-/// The bits of DeviceState::throttle_reasons in words: {"power cap", "thermal slowdown (hardware)"}.
+/// The bits of DeviceState::throttle_reasons in words: {"power cap", "thermal slowdown
+/// (hardware)"}.
 std::vector<std::string> throttle_reason_names(uint64_t reasons);
 
 }  // namespace moetune::cuda

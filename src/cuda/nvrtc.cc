@@ -14,9 +14,11 @@ constexpr int kNewestMajor = 15;  // Looked for where no driver sets a bound.
 
 std::string install_hint(int major) {
   return fmt::format(
-      "install it with: python3 -m pip install {} (any Python environment on the PATH is searched), or set "
+      "install it with: python3 -m pip install {} (any Python environment on the PATH is "
+      "searched), or set "
       "MOETUNE_CUDA_PATH to a folder with libnvrtc.so.{}",
-      major <= 12 ? "nvidia-cuda-nvrtc-cu12" : fmt::format("'nvidia-cuda-nvrtc=={}.*'", major), major);
+      major <= 12 ? "nvidia-cuda-nvrtc-cu12" : fmt::format("'nvidia-cuda-nvrtc=={}.*'", major),
+      major);
 }
 
 Result<Nvrtc> open_major(int major) {
@@ -53,8 +55,10 @@ Result<Nvrtc> bind_nvrtc(const SharedLibrary& library) {
   }
 
   int count = 0;
-  if (nvrtc.nvrtcVersion(&nvrtc.major, &nvrtc.minor) != 0 || nvrtc.nvrtcGetNumSupportedArchs(&count) != 0) {
-    return Error{ErrorCode::kUnsupported, fmt::format("{} does not answer", nvrtc.path), install_hint(kOldestMajor)};
+  if (nvrtc.nvrtcVersion(&nvrtc.major, &nvrtc.minor) != 0 ||
+      nvrtc.nvrtcGetNumSupportedArchs(&count) != 0) {
+    return Error{ErrorCode::kUnsupported, fmt::format("{} does not answer", nvrtc.path),
+                 install_hint(kOldestMajor)};
   }
   nvrtc.architectures.resize(static_cast<size_t>(count));
   nvrtc.nvrtcGetSupportedArchs(nvrtc.architectures.data());
@@ -73,14 +77,17 @@ Result<Nvrtc> find_nvrtc(int driver_major) {
   }
   for (int major = newest + 1; major <= kNewestMajor; ++major) {
     if (const auto nvrtc = open_major(major); nvrtc.ok()) {
-      return Error{ErrorCode::kUnsupported,
-                   fmt::format("NVRTC {} ({}) is of a newer major version than the driver, which takes code of CUDA "
-                               "{} at most",
-                               nvrtc->version_text(), nvrtc->path, driver_major),
-                   fmt::format("{}; or update the driver", install_hint(driver_major))};
+      return Error{
+          ErrorCode::kUnsupported,
+          fmt::format(
+              "NVRTC {} ({}) is of a newer major version than the driver, which takes code of CUDA "
+              "{} at most",
+              nvrtc->version_text(), nvrtc->path, driver_major),
+          fmt::format("{}; or update the driver", install_hint(driver_major))};
     }
   }
-  return Error{ErrorCode::kUnsupported, fmt::format("NVRTC, CUDA's run-time compiler, is not here ({})", last.message),
+  return Error{ErrorCode::kUnsupported,
+               fmt::format("NVRTC, CUDA's run-time compiler, is not here ({})", last.message),
                install_hint(wanted)};
 }
 

@@ -9,10 +9,10 @@ namespace moetune::cuda {
 namespace {
 
 constexpr int kWarp = 32;
-constexpr int kRegisterUnit = 256;        // Registers are given to a warp in multiples of this.
+constexpr int kRegisterUnit = 256;  // Registers are given to a warp in multiples of this.
 constexpr int kRegistersPerThreadUnit = kRegisterUnit / kWarp;
-constexpr int kSharedUnit = 128;          // Shared memory is given to a block in multiples of this.
-constexpr int kPartitions = 4;            // A warp's registers come from one of four equal files.
+constexpr int kSharedUnit = 128;  // Shared memory is given to a block in multiples of this.
+constexpr int kPartitions = 4;    // A warp's registers come from one of four equal files.
 
 int round_up(int value, int unit) { return (value + unit - 1) / unit * unit; }
 
@@ -21,7 +21,8 @@ int warps_of(int threads) { return (threads + kWarp - 1) / kWarp; }
 // "102400" as "102,400": these texts are read by people who compare them with a data sheet.
 std::string grouped(int value) {
   std::string text = std::to_string(value);
-  for (int at = static_cast<int>(text.size()) - 3; at > 0; at -= 3) text.insert(static_cast<size_t>(at), ",");
+  for (int at = static_cast<int>(text.size()) - 3; at > 0; at -= 3)
+    text.insert(static_cast<size_t>(at), ",");
   return text;
 }
 
@@ -44,8 +45,8 @@ std::string why_impossible(const ArchitectureLimits& limits, const KernelNeeds& 
                        grouped(limits.threads_per_block));
   }
   if (needs.shared_bytes > limits.shared_per_block) {
-    return fmt::format("needs {} bytes of shared memory per block; sm_{} has {}", grouped(needs.shared_bytes),
-                       limits.sm, grouped(limits.shared_per_block));
+    return fmt::format("needs {} bytes of shared memory per block; sm_{} has {}",
+                       grouped(needs.shared_bytes), limits.sm, grouped(limits.shared_per_block));
   }
   if (needs.registers > limits.registers_per_thread) {
     return fmt::format("needs {} registers per thread; sm_{} has {}", needs.registers, limits.sm,
@@ -80,10 +81,12 @@ Result<Architecture> Architecture::parse(std::string_view text) {
     rest.remove_suffix(1);
   }
   std::string digits(rest);
-  if (const size_t dot = digits.find('.'); dot != std::string::npos && dot + 2 == digits.size()) digits.erase(dot, 1);
+  if (const size_t dot = digits.find('.'); dot != std::string::npos && dot + 2 == digits.size())
+    digits.erase(dot, 1);
   int number = 0;
   const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), number);
-  if (error != std::errc() || end != digits.data() + digits.size() || number < 10 || number > 999) return bad;
+  if (error != std::errc() || end != digits.data() + digits.size() || number < 10 || number > 999)
+    return bad;
   arch.major = number / 10;
   arch.minor = number % 10;
   return arch;
@@ -101,16 +104,18 @@ const std::vector<ArchitectureLimits>& known_limits() {
       one.blocks_per_multiprocessor = blocks;
       return one;
     };
-    return std::vector<ArchitectureLimits>{make(80, 164, 64, 32),  make(86, 100, 48, 16),  make(87, 164, 48, 16),
-                                           make(89, 100, 48, 24),  make(90, 228, 64, 32),  make(100, 228, 64, 32),
-                                           make(103, 228, 64, 32), make(120, 100, 48, 24), make(121, 100, 48, 24)};
+    return std::vector<ArchitectureLimits>{
+        make(80, 164, 64, 32),  make(86, 100, 48, 16),  make(87, 164, 48, 16),
+        make(89, 100, 48, 24),  make(90, 228, 64, 32),  make(100, 228, 64, 32),
+        make(103, 228, 64, 32), make(120, 100, 48, 24), make(121, 100, 48, 24)};
   }();
   return limits;
 }
 
 const ArchitectureLimits* find_limits(int sm) {
   const auto& all = known_limits();
-  const auto found = std::find_if(all.begin(), all.end(), [&](const auto& one) { return one.sm == sm; });
+  const auto found =
+      std::find_if(all.begin(), all.end(), [&](const auto& one) { return one.sm == sm; });
   return found == all.end() ? nullptr : &*found;
 }
 
@@ -127,14 +132,16 @@ Fit plan_kernel(const ArchitectureLimits& limits, const KernelNeeds& needs) {
                 {"registers", blocks_by_registers(limits, warps, needs.registers)},
                 {"warps", limits.warps_per_multiprocessor / warps},
                 {"blocks", limits.blocks_per_multiprocessor}};
-  const auto& least = *std::min_element(std::begin(bounds), std::end(bounds),
-                                        [](const auto& a, const auto& b) { return a.blocks < b.blocks; });
+  const auto& least =
+      *std::min_element(std::begin(bounds), std::end(bounds),
+                        [](const auto& a, const auto& b) { return a.blocks < b.blocks; });
   fit.blocks_per_multiprocessor = least.blocks;
   fit.limited_by = least.what;
   if (least.blocks < std::max(1, needs.min_blocks)) {
-    fit.reason = fmt::format("{} allow {} block{} per multiprocessor of sm_{}; {} wanted",
-                             amount_needed(needs, least.what), least.blocks, least.blocks == 1 ? "" : "s", limits.sm,
-                             std::max(1, needs.min_blocks));
+    fit.reason =
+        fmt::format("{} allow {} block{} per multiprocessor of sm_{}; {} wanted",
+                    amount_needed(needs, least.what), least.blocks, least.blocks == 1 ? "" : "s",
+                    limits.sm, std::max(1, needs.min_blocks));
   }
   return fit;
 }

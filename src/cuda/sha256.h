@@ -1,4 +1,5 @@
-// SHA-256 (FIPS 180-4), for names of cache entries: what is found under a name was made from exactly the same input.
+// SHA-256 (FIPS 180-4), for names of cache entries: what is found under a name was made from
+// exactly the same input.
 #pragma once
 
 #include <array>

@@ -58,7 +58,8 @@ std::vector<fs::path> site_folders() {
   for (const fs::path folder : split_path(environment(Variable::kPath))) {
     std::error_code error;
     if (!fs::exists(folder / "python3", error)) continue;
-    // An environment's python3 is a link: its packages are beside the link, the base installation's beside the target.
+    // An environment's python3 is a link: its packages are beside the link, the base installation's
+    // beside the target.
     add_site_folders(folder.parent_path(), found);
     const fs::path target = fs::canonical(folder / "python3", error);
     if (!error) add_site_folders(target.parent_path().parent_path(), found);

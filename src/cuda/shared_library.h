@@ -1,4 +1,5 @@
-// Finding and opening NVIDIA's libraries at run time: from the system, a toolkit, or pip's and conda's packages.
+// Finding and opening NVIDIA's libraries at run time: from the system, a toolkit, or pip's and
+// conda's packages.
 #pragma once
 
 #include <span>
@@ -9,7 +10,8 @@
 
 namespace moetune::cuda {
 
-/// An opened library. Never closed again: NVIDIA's libraries keep threads and thread-local state that outlive dlclose().
+/// An opened library. Never closed again: NVIDIA's libraries keep threads and thread-local state
+/// that outlive dlclose().
 class SharedLibrary {
  public:
   /// `name` is a path or a name the system's loader looks up. kNotFound with the loader's words.
@@ -26,9 +28,9 @@ class SharedLibrary {
   std::string path_;
 };
 
-/// Where one library may be, in the order to try: $MOETUNE_CUDA_PATH, the system's loader ($LD_LIBRARY_PATH, ldconfig),
-/// the driver's usual folders, $CUDA_HOME, /usr/local/cuda*, Python packages (nvidia/*/lib). Apart from the second,
-/// only files that exist.
+/// Where one library may be, in the order to try: $MOETUNE_CUDA_PATH, the system's loader
+/// ($LD_LIBRARY_PATH, ldconfig), the driver's usual folders, $CUDA_HOME, /usr/local/cuda*, Python
+/// packages (nvidia/*/lib). Apart from the second, only files that exist.
 std::vector<std::string> library_candidates(const std::string& soname);
 
 /// The first of library_candidates() that opens. kNotFound with the last reason.

@@ -16,7 +16,8 @@ namespace {
 using namespace std::chrono_literals;
 using testing::HasSubstr;
 
-const CompileJob kJob{.source = "x", .headers = {{"a.cuh", "1"}}, .kernels = {"k"}, .options = {"-DX"}};
+const CompileJob kJob{
+    .source = "x", .headers = {{"a.cuh", "1"}}, .kernels = {"k"}, .options = {"-DX"}};
 
 // A worker that runs this shell script; the pool adds two arguments, which it may ignore.
 std::vector<std::string> script(const std::string& text) { return {"/bin/sh", "-c", text}; }
@@ -102,7 +103,8 @@ TEST(CompilerPool, ACompilerThatHangsIsStopped) {
 }
 
 TEST(CompilerPool, ACompilerThatAnswersNonsenseIsNoAnswer) {
-  CompilerPool pool(script("head -c 100000 /dev/zero | tr '\\0' 'x' >&3; exec sleep 100"), "libnvrtc", 1);
+  CompilerPool pool(script("head -c 100000 /dev/zero | tr '\\0' 'x' >&3; exec sleep 100"),
+                    "libnvrtc", 1);
   const auto outcome = pool.run(kJob, 10s);
   ASSERT_FALSE(outcome.ok());
   EXPECT_EQ(outcome.error().code, ErrorCode::kParse);

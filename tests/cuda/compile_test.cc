@@ -37,12 +37,15 @@ TEST(ResourceReport, IsReadPerKernel) {
 
 TEST(ResourceReport, OfSomethingElseIsZeros) {
   EXPECT_EQ(parse_resources("", {"_Z1kv"})[0], KernelResources());
-  EXPECT_EQ(parse_resources("ptxas info    : Used many registers\nno numbers: Used  registers\n", {"_Z1kv"})[0],
+  EXPECT_EQ(parse_resources("ptxas info    : Used many registers\nno numbers: Used  registers\n",
+                            {"_Z1kv"})[0],
             KernelResources());
 }
 
 TEST(CompilerErrors, BeginAtTheFirstErrorAndEndInTime) {
-  const std::string log = "warning: unused\ngemm.cuh(3): error: no such thing\n    here\n          ^\n\nmore\nand more\n";
+  const std::string log =
+      "warning: unused\ngemm.cuh(3): error: no such thing\n    here\n          ^\n\nmore\nand "
+      "more\n";
   const std::string text = first_errors(log, 3);
   EXPECT_THAT(text, testing::StartsWith("gemm.cuh(3): error: no such thing"));
   EXPECT_THAT(text, testing::EndsWith("..."));
@@ -50,7 +53,9 @@ TEST(CompilerErrors, BeginAtTheFirstErrorAndEndInTime) {
   EXPECT_THAT(text, Not(HasSubstr("more")));
 }
 
-TEST(CompilerErrors, WithoutTheWordShowTheBeginning) { EXPECT_EQ(first_errors("out of luck\n", 5), "out of luck"); }
+TEST(CompilerErrors, WithoutTheWordShowTheBeginning) {
+  EXPECT_EQ(first_errors("out of luck\n", 5), "out of luck");
+}
 
 }  // namespace
 }  // namespace moetune::cuda

@@ -23,7 +23,8 @@ class DeviceTest : public testing::Test {
   void TearDown() override {
     sequence_.reset();
     device_.reset();
-    EXPECT_TRUE(fake::gpu().handles.empty()) << fake::gpu().handles.size() << " handles were never given back";
+    EXPECT_TRUE(fake::gpu().handles.empty())
+        << fake::gpu().handles.size() << " handles were never given back";
     EXPECT_EQ(fake::gpu().gate, nullptr) << "host memory was never given back";
   }
 
@@ -139,7 +140,9 @@ TEST_F(DeviceTest, ATimeOfZeroIsAMeasurementError) {
 }
 
 TEST_F(DeviceTest, ACallThatFailsWhileRecordingEndsTheCapture) {
-  const Status status = record({call("a"), [](void*) -> Status { return Error{ErrorCode::kRun, "no such kernel"}; }});
+  const Status status = record({call("a"), [](void*) -> Status {
+                                  return Error{ErrorCode::kRun, "no such kernel"};
+                                }});
   ASSERT_FALSE(status.ok());
   EXPECT_EQ(status.error().message, "no such kernel");
   EXPECT_FALSE(fake::gpu().capturing);
@@ -147,7 +150,9 @@ TEST_F(DeviceTest, ACallThatFailsWhileRecordingEndsTheCapture) {
 }
 
 TEST_F(DeviceTest, ACallsOwnErrorComesBeforeTheDevices) {
-  const Status own = device_->run([](void*) -> Status { return Error{ErrorCode::kRun, "own error"}; });
+  const Status own = device_->run([](void*) -> Status {
+    return Error{ErrorCode::kRun, "own error"};
+  });
   EXPECT_EQ(own.error().message, "own error");
 }
 
@@ -170,8 +175,9 @@ TEST(Devices, AreListedWithoutEverFailing) {
   const auto missing = missing_parts();
   const auto driver = load_driver();
   EXPECT_EQ(devices.empty(), !driver.ok());
-  const bool named = std::any_of(missing.begin(), missing.end(),
-                                 [](const MissingPart& part) { return part.part.starts_with("NVIDIA driver"); });
+  const bool named = std::any_of(missing.begin(), missing.end(), [](const MissingPart& part) {
+    return part.part.starts_with("NVIDIA driver");
+  });
   EXPECT_EQ(named, !driver.ok());
   for (const MissingPart& part : missing) {
     EXPECT_NE(part.part, "");

@@ -89,16 +89,20 @@ TEST(DriverErrors, ThatKillTheContextSaySo) {
   EXPECT_THAT(fault.error().message, HasSubstr("CUDA_ERROR_ILLEGAL_ADDRESS (700)"));
   EXPECT_THAT(fault.error().message, HasSubstr("while running a call"));
   EXPECT_THAT(fault.error().message, HasSubstr("context is lost"));
-  EXPECT_THAT(to_status(driver, 1, "working").error().message, testing::Not(HasSubstr("context is lost")));
+  EXPECT_THAT(to_status(driver, 1, "working").error().message,
+              testing::Not(HasSubstr("context is lost")));
 }
 
 TEST(DriverErrors, OfMemoryAreTellable) {
-  EXPECT_EQ(to_status(scripted_driver(), kCudaOutOfMemory, "allocating").error().code, ErrorCode::kOutOfMemory);
+  EXPECT_EQ(to_status(scripted_driver(), kCudaOutOfMemory, "allocating").error().code,
+            ErrorCode::kOutOfMemory);
 }
 
 TEST(DriverErrors, StickyOnesAreThoseAfterWhichNothingWorks) {
-  for (const CUresult result : {700, 702, 710, 715, 716, 717, 718, 719}) EXPECT_TRUE(is_sticky(result)) << result;
-  for (const CUresult result : {0, 1, 2, 100, 200, 209, 400, 600, 701, 801, 901}) EXPECT_FALSE(is_sticky(result)) << result;
+  for (const CUresult result : {700, 702, 710, 715, 716, 717, 718, 719})
+    EXPECT_TRUE(is_sticky(result)) << result;
+  for (const CUresult result : {0, 1, 2, 100, 200, 209, 400, 600, 701, 801, 901})
+    EXPECT_FALSE(is_sticky(result)) << result;
 }
 
 }  // namespace

@@ -1,7 +1,8 @@
-// A driver that records what it is asked and answers as a test wants: the GPU's side of Device without a GPU.
+// A driver that records what it is asked and answers as a test wants: the GPU's side of Device
+// without a GPU.
 //
-// Handles are numbers; every one handed out must come back. A stream runs what is queued when it is synchronised, but
-// nothing before a closed gate has opened. A replayed graph takes `graph_ms`.
+// Handles are numbers; every one handed out must come back. A stream runs what is queued when it is
+// synchronised, but nothing before a closed gate has opened. A replayed graph takes `graph_ms`.
 #pragma once
 
 #include <cstdint>
@@ -16,19 +17,20 @@
 namespace moetune::cuda::fake {
 
 struct Gpu {
-  std::vector<std::string> log;            ///< What was queued or captured, in order: "event", "graph", "kernel", ...
-  std::set<uint64_t> handles;              ///< Alive.
+  std::vector<std::string>
+      log;  ///< What was queued or captured, in order: "event", "graph", "kernel", ...
+  std::set<uint64_t> handles;  ///< Alive.
   uint64_t next_handle = 1;
-  std::map<std::string, CUresult> fails;   ///< Function -> the result it gives from now on.
-  double clock_ms = 0;                     ///< The device's time.
+  std::map<std::string, CUresult> fails;  ///< Function -> the result it gives from now on.
+  double clock_ms = 0;                    ///< The device's time.
   double graph_ms = 1;
   std::map<CUevent, double> event_ms;
   bool capturing = false;
   int captured_calls = 0;
   int empty_nodes = 0;
-  uint32_t* gate = nullptr;                ///< The host memory a stream waits on.
+  uint32_t* gate = nullptr;  ///< The host memory a stream waits on.
   uint32_t gate_ticket = 0;
-  bool waited_behind_gate = true;          ///< Every replay was queued while its gate was closed.
+  bool waited_behind_gate = true;  ///< Every replay was queued while its gate was closed.
   size_t free_bytes = 1 << 20;
 };
 
@@ -72,21 +74,28 @@ inline void add_device_functions(Driver& d) {
   d.cuDeviceGetName = [](char* text, int, CUdevice) { return std::strcpy(text, "Fake GPU"), 0; };
   d.cuDeviceGetPCIBusId = [](char* text, int, CUdevice) { return std::strcpy(text, "none"), 0; };
   d.cuDeviceGetAttribute = [](int* value, int attribute, CUdevice) {
-    const std::map<int, int> values = {{kDeviceComputeMajor, 9},          {kDeviceComputeMinor, 0},
-                                       {kDeviceMultiprocessors, 132},     {kDeviceMemoryClockKhz, 3'201'000},
-                                       {kDeviceMemoryBusBits, 6144},      {kDeviceL2Bytes, 60 << 20},
+    const std::map<int, int> values = {{kDeviceComputeMajor, 9},
+                                       {kDeviceComputeMinor, 0},
+                                       {kDeviceMultiprocessors, 132},
+                                       {kDeviceMemoryClockKhz, 3'201'000},
+                                       {kDeviceMemoryBusBits, 6144},
+                                       {kDeviceL2Bytes, 60 << 20},
                                        {kDeviceThreadsPerMultiprocessor, 2048}};
     const auto found = values.find(attribute);
     *value = found == values.end() ? 0 : found->second;
     return found == values.end() ? 1 : 0;
   };
-  d.cuDevicePrimaryCtxRetain = [](CUcontext* context, CUdevice) { return give("cuDevicePrimaryCtxRetain", context); };
+  d.cuDevicePrimaryCtxRetain = [](CUcontext* context, CUdevice) {
+    return give("cuDevicePrimaryCtxRetain", context);
+  };
   d.cuDevicePrimaryCtxRelease = [](CUdevice) { return gpu().handles.erase(1) == 1 ? 0 : 400; };
   d.cuCtxSetCurrent = [](CUcontext) { return 0; };
 }
 
 inline void add_memory_functions(Driver& d) {
-  d.cuMemGetInfo = [](size_t* free, size_t* total) { return *free = gpu().free_bytes, *total = 2 << 20, 0; };
+  d.cuMemGetInfo = [](size_t* free, size_t* total) {
+    return *free = gpu().free_bytes, *total = 2 << 20, 0;
+  };
   d.cuMemAlloc = [](CUdeviceptr* address, size_t bytes) {
     return bytes > gpu().free_bytes ? kCudaOutOfMemory : give("cuMemAlloc", address);
   };
@@ -128,13 +137,15 @@ inline void add_stream_functions(Driver& d) {
 }
 
 inline void add_graph_functions(Driver& d) {
-  d.cuStreamBeginCapture = [](CUstream, int) { return gpu().capturing = true, result_of("cuStreamBeginCapture"); };
+  d.cuStreamBeginCapture = [](CUstream, int) {
+    return gpu().capturing = true, result_of("cuStreamBeginCapture");
+  };
   d.cuStreamEndCapture = [](CUstream, CUgraph* graph) {
     gpu().capturing = false;
     return give("cuStreamEndCapture", graph);
   };
-  d.cuStreamGetCaptureInfo = [](CUstream, int* status, uint64_t* id, CUgraph* graph, const CUgraphNode** nodes,
-                                size_t* count) {
+  d.cuStreamGetCaptureInfo = [](CUstream, int* status, uint64_t* id, CUgraph* graph,
+                                const CUgraphNode** nodes, size_t* count) {
     static CUgraphNode node = nullptr;
     *status = 1, *id = 1, *graph = nullptr, *nodes = &node;
     return *count = gpu().captured_calls > 0 ? 1 : 0, 0;
@@ -145,7 +156,8 @@ inline void add_graph_functions(Driver& d) {
     return *node = nullptr, 0;
   };
   d.cuStreamUpdateCaptureDependencies = [](CUstream, CUgraphNode*, size_t, unsigned) { return 0; };
-  d.cuGraphInstantiate = [](CUgraphExec* exec, CUgraph, unsigned long long) {  // NOLINT: the driver's type
+  d.cuGraphInstantiate = [](CUgraphExec* exec, CUgraph,
+                            unsigned long long) {  // NOLINT: the driver's type
     return give("cuGraphInstantiate", exec);
   };
   d.cuGraphUpload = [](CUgraphExec, CUstream) { return 0; };

@@ -43,7 +43,8 @@ TEST(CompileJob, BringsEveryIncludeOnceWithStandardHeadersInSmall) {
 
 TEST(CompileJob, NamesAnIncludeThatIsNotThereAndWhoWantsIt) {
   CompileRequest request = kRequest;
-  request.source = "#include \"cuda/kernels/ceilings.cuh\"\n  # include <vector>\n#include <vector>\n";
+  request.source =
+      "#include \"cuda/kernels/ceilings.cuh\"\n  # include <vector>\n#include <vector>\n";
   const auto job = make_compile_job(request);
   ASSERT_FALSE(job.ok());
   EXPECT_EQ(job.error().code, ErrorCode::kInvalidArgument);

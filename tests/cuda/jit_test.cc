@@ -42,7 +42,8 @@ CompileRequest request(int factor) {
 class JitTest : public testing::Test {
  protected:
   void SetUp() override {
-    if (const auto nvrtc = load_nvrtc(); !nvrtc.ok()) GTEST_SKIP() << nvrtc.error().message << "; " << nvrtc.error().hint;
+    if (const auto nvrtc = load_nvrtc(); !nvrtc.ok())
+      GTEST_SKIP() << nvrtc.error().message << "; " << nvrtc.error().hint;
     std::string pattern = testing::TempDir() + "jit_XXXXXX";
     ASSERT_NE(::mkdtemp(pattern.data()), nullptr);
     root_ = pattern;
@@ -97,8 +98,10 @@ TEST_F(JitTest, CompilesForEveryArchitectureWithoutItsDevice) {
   const auto nvrtc = load_nvrtc();
   Jit jit(options());
   std::vector<CompileRequest> requests;
-  for (const char* arch : {"sm_80", "sm_86", "sm_89", "sm_90", "sm_90a", "sm_100", "sm_100a", "sm_120", "sm_120a"}) {
-    for (const char* kernel : {"moetune::kernels::read_once<4>", "moetune::kernels::fill_normal_bf16"}) {
+  for (const char* arch :
+       {"sm_80", "sm_86", "sm_89", "sm_90", "sm_90a", "sm_100", "sm_100a", "sm_120", "sm_120a"}) {
+    for (const char* kernel :
+         {"moetune::kernels::read_once<4>", "moetune::kernels::fill_normal_bf16"}) {
       if (!(*nvrtc)->supports(*Architecture::parse(arch))) continue;
       requests.push_back({.label = arch,
                           .arch = *Architecture::parse(arch),
@@ -116,7 +119,8 @@ TEST_F(JitTest, CompilesForEveryArchitectureWithoutItsDevice) {
     const KernelResources& resources = program.kernels.at(0).resources;
     EXPECT_GT(resources.registers, 0);
     EXPECT_EQ(resources.spill_store_bytes, 0) << requests[i].label;
-    const Fit fit = plan_kernel(*find_limits(program.arch.sm()), {.threads = 256, .registers = resources.registers});
+    const Fit fit = plan_kernel(*find_limits(program.arch.sm()),
+                                {.threads = 256, .registers = resources.registers});
     EXPECT_TRUE(fit.fits()) << fit.reason;
   }
   EXPECT_THAT(jit.take_notes(), IsEmpty());
@@ -226,7 +230,8 @@ TEST_F(JitTest, ThreadsThatWantTheSameProgramCompileItOnce) {
   std::vector<CompiledProgramPtr> programs(6);
   {
     std::vector<std::jthread> threads;
-    for (auto& program : programs) threads.emplace_back([&] { program = compile(jit, request(6)); });
+    for (auto& program : programs)
+      threads.emplace_back([&] { program = compile(jit, request(6)); });
   }
   for (const auto& program : programs) EXPECT_EQ(program, programs[0]);
   EXPECT_EQ(jit.statistics().compiled, 1u);
@@ -240,7 +245,8 @@ TEST_F(JitTest, EightProcessesShareOneCache) {
     if (pid == 0) {
       Jit jit(options());
       bool ok = true;
-      for (int factor = 0; factor < 3; ++factor) ok &= jit.compile(request((factor + i) % 3 + 10)).ok();
+      for (int factor = 0; factor < 3; ++factor)
+        ok &= jit.compile(request((factor + i) % 3 + 10)).ok();
       ::_exit(ok ? 0 : 1);
     }
     processes.push_back(pid);
@@ -253,7 +259,8 @@ TEST_F(JitTest, EightProcessesShareOneCache) {
     EXPECT_TRUE(was_killed || (WIFEXITED(status) && WEXITSTATUS(status) == 0)) << i;
   }
   Jit jit(options());
-  for (int factor = 10; factor < 13; ++factor) EXPECT_EQ(compile(jit, request(factor))->origin, Origin::kDisk);
+  for (int factor = 10; factor < 13; ++factor)
+    EXPECT_EQ(compile(jit, request(factor))->origin, Origin::kDisk);
   EXPECT_THAT(jit.take_notes(), IsEmpty());
 }
 

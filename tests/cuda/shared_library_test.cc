@@ -46,7 +46,8 @@ class SharedLibraryTest : public testing::Test {
     root_ = pattern;
     environment_.set("HOME", (root_ / "home").string());
     environment_.set("PATH", (root_ / "env" / "bin").string());
-    for (const char* name : {"MOETUNE_CUDA_PATH", "CUDA_HOME", "VIRTUAL_ENV", "CONDA_PREFIX", "PYTHONPATH"}) {
+    for (const char* name :
+         {"MOETUNE_CUDA_PATH", "CUDA_HOME", "VIRTUAL_ENV", "CONDA_PREFIX", "PYTHONPATH"}) {
       environment_.set(name, "");
     }
   }
@@ -82,7 +83,8 @@ TEST_F(SharedLibraryTest, ToolkitsAndPythonPackagesAreSearched) {
   environment_.set("PYTHONPATH", (root_ / "extra").string());
   const auto found = library_candidates(kSoname);
   EXPECT_EQ(found.front(), kSoname);
-  for (const std::string& path : {toolkit, conda, on_path, of_user, python_path}) EXPECT_THAT(found, Contains(path));
+  for (const std::string& path : {toolkit, conda, on_path, of_user, python_path})
+    EXPECT_THAT(found, Contains(path));
 }
 
 TEST_F(SharedLibraryTest, PackagesOfAnEnvironmentAndOfItsBaseInstallationAreSearched) {

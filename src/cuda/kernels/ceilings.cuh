@@ -1,12 +1,13 @@
-// What the ceilings are measured with: reading memory and doing nothing else, and random data to multiply.
+// What the ceilings are measured with: reading memory and doing nothing else, and random data to
+// multiply.
 #pragma once
 
 #include <cstdint>
 
 namespace moetune::kernels {
 
-/// Reads `count` 16-byte words once, `unroll` independent loads of a thread in flight. `sink` is written with a chance of
-/// 2^-32: it only keeps the loads from being removed.
+/// Reads `count` 16-byte words once, `unroll` independent loads of a thread in flight. `sink` is
+/// written with a chance of 2^-32: it only keeps the loads from being removed.
 template <int unroll>
 __global__ void read_once(const uint4* __restrict__ words, uint64_t count, uint32_t* sink) {
   const uint64_t step = static_cast<uint64_t>(gridDim.x) * blockDim.x;
@@ -27,11 +28,12 @@ __global__ void read_once(const uint4* __restrict__ words, uint64_t count, uint3
   if (mixed == 0x9e3779b9u) *sink = mixed;
 }
 
-/// Fills memory with bf16 numbers that look normal (mean 0, deviation 1): zeros would let the device run faster than any
-/// real data.
+/// Fills memory with bf16 numbers that look normal (mean 0, deviation 1): zeros would let the
+/// device run faster than any real data.
 __global__ void fill_normal_bf16(uint16_t* out, uint64_t count, uint32_t seed) {
   const uint64_t step = static_cast<uint64_t>(gridDim.x) * blockDim.x;
-  for (uint64_t at = static_cast<uint64_t>(blockIdx.x) * blockDim.x + threadIdx.x; at < count; at += step) {
+  for (uint64_t at = static_cast<uint64_t>(blockIdx.x) * blockDim.x + threadIdx.x; at < count;
+       at += step) {
     uint64_t bits = (at + 1) * 0x9e3779b97f4a7c15u + seed;
     bits = (bits ^ (bits >> 30)) * 0xbf58476d1ce4e5b9u;
     bits = (bits ^ (bits >> 27)) * 0x94d049bb133111ebu;

@@ -11,8 +11,8 @@ namespace {
 
 using testing::HasSubstr;
 
-// `count` adds one to each number. `spin` keeps one block busy for some nanoseconds, having let its successor start at
-// once where that was launched so. `fault` writes where there is no memory.
+// `count` adds one to each number. `spin` keeps one block busy for some nanoseconds, having let its
+// successor start at once where that was launched so. `fault` writes where there is no memory.
 constexpr const char* kProgram = R"(
 #include <cstdint>
 __global__ void count(int* x, int n) {
@@ -54,7 +54,9 @@ TEST_F(GpuTest, AKernelRunsAndAGraphOfItDoesTheSame) {
   const std::vector<int> zeros(1000, 0);
   const auto buffer = upload(zeros);
   const LaunchShape shape{.grid_x = 4, .threads = 256};
-  const Device::DeviceCall call = [&](void* stream) { return count(shape, as_stream(stream), buffer->data(), 1000); };
+  const Device::DeviceCall call = [&](void* stream) {
+    return count(shape, as_stream(stream), buffer->data(), 1000);
+  };
   ASSERT_TRUE(device_->run(call).ok());
   EXPECT_EQ(download<int>(*buffer), std::vector<int>(1000, 1));
   auto sequence = device_->record({call, call, call});
@@ -67,14 +69,17 @@ TEST_F(GpuTest, AKernelRunsAndAGraphOfItDoesTheSame) {
 TEST_F(GpuTest, TimesAreThoseOfTheCalls) {
   const Kernel spin = compile(kProgram, "spin");
   for (const uint64_t us : {20, 100, 1000}) {
-    const Device::DeviceCall call = [&](void* stream) { return spin({}, as_stream(stream), us * 1000); };
+    const Device::DeviceCall call = [&](void* stream) {
+      return spin({}, as_stream(stream), us * 1000);
+    };
     for (const size_t calls : {1, 2, 8}) {
       auto sequence = device_->record(std::vector<Device::DeviceCall>(calls, call));
       ASSERT_TRUE(sequence.ok()) << sequence.error().message;
       (void)(*sequence)->sample_us(1);
       const auto sample = (*sequence)->sample_us(4);
       ASSERT_TRUE(sample.ok()) << sample.error().message;
-      std::printf("%zu calls of %llu us: %.2f us each\n", calls, static_cast<unsigned long long>(us), *sample);
+      std::printf("%zu calls of %llu us: %.2f us each\n", calls,
+                  static_cast<unsigned long long>(us), *sample);
       EXPECT_GT(*sample, static_cast<double>(us) - 1.5);
       EXPECT_LT(*sample, static_cast<double>(us) * 1.03 + 6);
     }
@@ -82,7 +87,8 @@ TEST_F(GpuTest, TimesAreThoseOfTheCalls) {
 }
 
 TEST_F(GpuTest, CallsOfASequenceDoNotOverlapEvenIfLaunchedSo) {
-  if (device_->context()->architecture().major < 9) GTEST_SKIP() << "programmatic launches exist from sm_90 on";
+  if (device_->context()->architecture().major < 9)
+    GTEST_SKIP() << "programmatic launches exist from sm_90 on";
   const Kernel spin = compile(kProgram, "spin");
   const Device::DeviceCall call = [&](void* stream) {
     return spin({.programmatic = true}, as_stream(stream), uint64_t{50'000});
@@ -122,9 +128,9 @@ TEST_F(GpuTest, LargeGraphsDoNotFillTheQueueBehindTheGate) {
 TEST_F(GpuTest, StateIsRead) {
   const DeviceState state = device_->state();
   std::printf("%s: %d MHz, %d C, %.0f W, throttle %#llx, %d processes, %zu MiB free\n",
-              device_->properties().name.c_str(), state.clock_mhz, state.temperature_c, state.power_w,
-              static_cast<unsigned long long>(state.throttle_reasons), device_->processes(),
-              device_->free_memory_bytes() >> 20);
+              device_->properties().name.c_str(), state.clock_mhz, state.temperature_c,
+              state.power_w, static_cast<unsigned long long>(state.throttle_reasons),
+              device_->processes(), device_->free_memory_bytes() >> 20);
   EXPECT_GT(state.clock_mhz, 0);
   EXPECT_GT(state.temperature_c, 0);
   EXPECT_GT(device_->free_memory_bytes(), 0u);
@@ -152,8 +158,10 @@ TEST_F(GpuTest, ThePlannerAgreesWithTheDriver) {
   for (const int threads : {32, 96, 128, 256, 384, 1024}) {
     for (int shared = 0; shared <= reported.shared_per_block; shared += 7 * 1024 + 512) {
       const Fit fit = plan_kernel(
-          reported, {.threads = threads, .registers = hold.resources().registers, .shared_bytes = shared});
-      EXPECT_EQ(fit.blocks_per_multiprocessor, hold.blocks_per_multiprocessor(threads, static_cast<size_t>(shared)))
+          reported,
+          {.threads = threads, .registers = hold.resources().registers, .shared_bytes = shared});
+      EXPECT_EQ(fit.blocks_per_multiprocessor,
+                hold.blocks_per_multiprocessor(threads, static_cast<size_t>(shared)))
           << threads << " threads, " << shared << " bytes";
     }
   }
@@ -174,8 +182,11 @@ TEST_F(GpuTest, MoreSharedMemoryThanThereIsIsRefusedWithBothNumbers) {
 TEST_F(GpuTest, CodeForAnotherArchitectureIsRefused) {
   const Architecture here = device_->context()->architecture();
   const Architecture other = here.major == 8 ? Architecture{9, 0} : Architecture{8, 0};
-  const auto program = jit_->compile(
-      {.label = "gpu test", .arch = other, .source = kProgram, .kernels = {"count"}, .options = {}});
+  const auto program = jit_->compile({.label = "gpu test",
+                                      .arch = other,
+                                      .source = kProgram,
+                                      .kernels = {"count"},
+                                      .options = {}});
   ASSERT_TRUE(program.ok()) << program.error().message;
   const auto module = Module::load(device_->context(), *program);
   ASSERT_FALSE(module.ok());
@@ -186,7 +197,8 @@ TEST_F(GpuTest, CodeForAnotherArchitectureIsRefused) {
 TEST_F(GpuTest, WorkThatCannotBeRecordedIsAnErrorAndHarmsNothing) {
   const Driver& driver = device_->context()->driver();
   const auto sequence = device_->record({[&](void* stream) {
-    return to_status(driver, driver.cuStreamSynchronize(as_stream(stream)), "waiting inside of a call");
+    return to_status(driver, driver.cuStreamSynchronize(as_stream(stream)),
+                     "waiting inside of a call");
   }});
   ASSERT_FALSE(sequence.ok());
   EXPECT_EQ(sequence.error().code, ErrorCode::kRun);
@@ -205,7 +217,8 @@ TEST_F(GpuDeathTest, AFaultIsReportedWhereItHappensAndEverAfter) {
         device_->run([&](void* stream) { return fault({}, as_stream(stream), buffer->data()); });
     const Status later = device_->fill(buffer->data(), 0, 4);
     const bool right = !first.ok() && first.error().code == ErrorCode::kRun &&
-                       first.error().message.find("context is lost") != std::string::npos && !later.ok() &&
+                       first.error().message.find("context is lost") != std::string::npos &&
+                       !later.ok() &&
                        later.error().message.find("context is lost") != std::string::npos;
     std::fprintf(stderr, "%s\n", first.ok() ? "no error" : first.error().message.c_str());
     std::_Exit(right ? 0 : 1);

@@ -1,4 +1,5 @@
-// What every test on a real GPU starts from: the device, its compiler, and a skip with the reason where there is none.
+// What every test on a real GPU starts from: the device, its compiler, and a skip with the reason
+// where there is none.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -31,7 +32,8 @@ class GpuTest : public testing::Test {
                                         .source = source,
                                         .kernels = {kernel},
                                         .options = {}});
-    if (!program.ok()) throw std::runtime_error(program.error().message + "; " + program.error().hint);
+    if (!program.ok())
+      throw std::runtime_error(program.error().message + "; " + program.error().hint);
     const auto module = Module::load(device_->context(), *program);
     if (!module.ok()) throw std::runtime_error(module.error().message);
     auto loaded = module->kernel(0, shared_bytes);
@@ -43,7 +45,8 @@ class GpuTest : public testing::Test {
   std::unique_ptr<DeviceBuffer> upload(const std::vector<T>& values) {
     auto buffer = device_->allocate(values.size() * sizeof(T));
     if (!buffer.ok()) throw std::runtime_error(buffer.error().message);
-    const Status copied = device_->upload((*buffer)->data(), values.data(), values.size() * sizeof(T));
+    const Status copied =
+        device_->upload((*buffer)->data(), values.data(), values.size() * sizeof(T));
     if (!copied.ok()) throw std::runtime_error(copied.error().message);
     return std::move(*buffer);
   }

@@ -1,4 +1,5 @@
-// Stands in for libcuda.so.1 of an old driver: it has the functions of its time and says which CUDA it serves.
+// Stands in for libcuda.so.1 of an old driver: it has the functions of its time and says which CUDA
+// it serves.
 extern "C" {
 int cuInit(unsigned) { return 0; }
 int cuDriverGetVersion(int* version) {
