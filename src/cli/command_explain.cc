@@ -1,0 +1,147 @@
+// moetune explain: which kernel runs for so many tokens, and why that one.
+#include <fmt/format.h>
+
+#include "base/status_macros.h"
+#include "cli/command.h"
+#include "cli/describe.h"
+#include "cli/job.h"
+
+namespace moetune::cli {
+namespace {
+
+std::string spread_text(const TimeSummary& time) {
+  if (time.samples == 0) return "not measured";
+  return fmt::format("{} (quartiles {} to {}, least {}, {} samples)", time_text(time.median_us),
+                     time_text(time.q1_us), time_text(time.q3_us), time_text(time.min_us),
+                     time.samples);
+}
+
+/// One answer: what a look-up for `tokens` gives, and what would have run without tuning.
+struct Answer {
+  int64_t tokens = 0;
+  Lookup lookup;
+  Candidate candidate;
+  Candidate fallback;
+};
+
+Json describe(const Answer& answer) {
+  Json object = {{"tokens", answer.tokens},
+                 {"provenance", to_string(answer.lookup.provenance)},
+                 {"reason", answer.lookup.reason},
+                 {"candidate", answer.candidate.text()},
+                 {"stages", describe_stages(answer.candidate)},
+                 {"default", answer.fallback.text()}};
+  const Decision* decision = answer.lookup.decision;
+  if (decision == nullptr) return object;
+  const Evidence& evidence = decision->evidence;
+  object["decision"] = {{"measured_at", decision->tokens},
+                        {"from", decision->from},
+                        {"to", decision->to},
+                        {"is_default", decision->is_default},
+                        {"chosen", cli::describe(evidence.chosen)},
+                        {"fallback", cli::describe(evidence.fallback)},
+                        {"speedup", evidence.speedup},
+                        {"speedup_ci", {evidence.speedup_low, evidence.speedup_high}},
+                        {"resolved", evidence.resolved},
+                        {"workload", evidence.workload},
+                        {"candidates", evidence.candidates},
+                        {"rejected", evidence.rejected},
+                        {"challenger", evidence.challenger},
+                        {"note", evidence.note},
+                        {"date", evidence.date}};
+  return object;
+}
+
+std::string evidence_text(const Decision& decision) {
+  const Evidence& evidence = decision.evidence;
+  std::string text =
+      fmt::format("  measured    at {} tokens on {} routing, holds from {} to {}; {}\n",
+                  decision.tokens, evidence.workload.empty() ? "unknown" : evidence.workload,
+                  decision.from, decision.to, evidence.date);
+  text += fmt::format("  tried       {} candidates, {} rejected\n", evidence.candidates,
+                      evidence.rejected);
+  text += fmt::format("  default     {}\n", spread_text(evidence.fallback));
+  const bool challenged = decision.is_default && !evidence.challenger.empty();
+  if (challenged) text += fmt::format("  challenger  {}\n", evidence.challenger);
+  if (!decision.is_default || challenged) {
+    text += fmt::format("  {:<11} {}\n", challenged ? "its time" : "chosen",
+                        spread_text(evidence.chosen));
+    text += fmt::format(
+        "  confirmed   {:.3f}x the default's speed, 95 % interval {:.3f} to {:.3f}, fresh samples "
+        "in pairs\n",
+        evidence.speedup, evidence.speedup_low, evidence.speedup_high);
+  }
+  text += fmt::format("  outcome     {}\n",
+                      !decision.is_default ? "faster by more than the noise: replaces the default"
+                      : evidence.resolved  ? "nothing tried is faster by enough: the default stays"
+                                           : "not enough evidence: the default stays");
+  if (!evidence.note.empty()) text += fmt::format("  note        {}\n", evidence.note);
+  return text;
+}
+
+std::string text_of(const Answer& answer) {
+  std::string text = fmt::format("{} tokens\n  runs        {}\n  because     {}: {}\n",
+                                 answer.tokens, answer.candidate.text(),
+                                 to_string(answer.lookup.provenance), answer.lookup.reason);
+  if (answer.candidate.text() != answer.fallback.text())
+    text += fmt::format("  instead of  {}\n", answer.fallback.text());
+  if (answer.lookup.decision != nullptr) text += evidence_text(*answer.lookup.decision);
+  return text;
+}
+
+class ExplainCommand final : public Command {
+ public:
+  const char* name() const override { return "explain"; }
+  const char* summary() const override {
+    return "Say which kernel runs for a number of tokens, and why";
+  }
+  const char* examples() const override {
+    return "  moetune explain qwen3-30b-a3b --weights nvfp4 --tokens 64\n"
+           "  moetune explain ./my-model --tokens 1..1024 --config tuned.json --json";
+  }
+  void declare(Flags& flags) override {
+    layer_.declare(flags);
+    device_.declare(flags);
+    traffic_.declare(flags, "Numbers of tokens to explain; default 1..1024");
+    flags.value("--config", "FILE", &config_, "A tuned configuration; default: this machine's");
+  }
+
+  Result<Exit> run(Output& output) override {
+    MOETUNE_ASSIGN_OR_RETURN(const TrafficFlags::Values traffic, traffic_.read(/*many=*/false));
+    MOETUNE_ASSIGN_OR_RETURN(const DeviceFlags::Values device, device_.read());
+    MOETUNE_ASSIGN_OR_RETURN(const LayerFlags::Layer layer, layer_.read());
+    MOETUNE_ASSIGN_OR_RETURN(Job job,
+                             open_job(layer, device, traffic.seed, Purpose::kLookUp, output));
+    MOETUNE_ASSIGN_OR_RETURN(const std::string source, load_configuration(job, config_, output));
+    const PlanHandle plan = job.tuner->handle(job.session->problem());
+
+    Json explanations = Json::array();
+    output.text(fmt::format("{}\nfrom {}\n", job.session->problem().key(),
+                            source.empty() ? "no tuned configuration" : source));
+    for (int64_t tokens : traffic.tokens) {
+      Answer answer{
+          tokens, plan.find(tokens), {}, job.session->default_runner().default_candidate(tokens)};
+      answer.candidate =
+          answer.lookup.decision != nullptr ? answer.lookup.decision->candidate : answer.fallback;
+      explanations.push_back(describe(answer));
+      output.text('\n' + text_of(answer));
+    }
+    output.object({{"device", cli::describe(job.device())},
+                   {"problem", cli::describe(job.session->problem())},
+                   {"config", source},
+                   {"explanations", std::move(explanations)}});
+    return Exit::kDone;
+  }
+
+ private:
+  LayerFlags layer_;
+  DeviceFlags device_;
+  TrafficFlags traffic_{"1..1024", "uniform"};
+  std::string config_;
+};
+
+}  // namespace
+
+std::unique_ptr<Command> make_explain_command() { return std::make_unique<ExplainCommand>(); }
+
+}  // namespace moetune::cli

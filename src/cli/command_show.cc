@@ -1,0 +1,91 @@
+// moetune show: what a tuned configuration holds.
+#include <fmt/format.h>
+
+#include "base/status_macros.h"
+#include "cli/command.h"
+#include "cli/describe.h"
+#include "cli/table.h"
+#include "engine/backend.h"
+#include "moetune/autotuner.h"
+#include "moetune/plan.h"
+
+namespace moetune::cli {
+namespace {
+
+std::string plan_text(const Plan& plan) {
+  using Align = Table::Align;
+  Table table({{"tokens"},
+               {"measured at"},
+               {"default"},
+               {"tuned"},
+               {"speed-up [95 %]"},
+               {"tactic", Align::kLeft}});
+  for (const Decision& decision : plan.decisions) {
+    const Evidence& evidence = decision.evidence;
+    const double tuned_us =
+        decision.is_default ? evidence.fallback.median_us : evidence.chosen.median_us;
+    table.add_row(
+        {fmt::format("{}..{}", decision.from, decision.to), std::to_string(decision.tokens),
+         time_text(evidence.fallback.median_us), time_text(tuned_us),
+         decision.is_default ? "1"
+                             : fmt::format("{:.3f} [{:.3f}, {:.3f}]", evidence.speedup,
+                                           evidence.speedup_low, evidence.speedup_high),
+         (decision.is_default ? "(default) " : "") + short_text(decision.candidate, plan.runner)});
+  }
+  return fmt::format("\n{}\n  runner {}, weight layout {}, up to {} tokens\n\n{}",
+                     plan.problem.key(), plan.runner, plan.layout, plan.max_tokens, table.text());
+}
+
+class ShowCommand final : public Command {
+ public:
+  const char* name() const override { return "show"; }
+  const char* summary() const override {
+    return "Print a tuned configuration: its plans, intervals and tactics";
+  }
+  const char* examples() const override {
+    return "  moetune show\n"
+           "  moetune show tuned.json --json";
+  }
+  void declare(Flags& flags) override {
+    flags.positional("FILE", &file_, "A tuned configuration; default: this machine's",
+                     /*required=*/false);
+  }
+
+  Result<Exit> run(Output& output) override {
+    std::string path = file_;
+    if (path.empty()) {
+      MOETUNE_ASSIGN_OR_RETURN(const std::unique_ptr<Backend> backend, open_backend("auto"));
+      path = get_config_path(backend->device().properties());
+      if (path.empty()) {
+        return Error{ErrorCode::kNotFound, "neither MOETUNE_CONFIG, XDG_CACHE_HOME nor HOME is set",
+                     "name the file"};
+      }
+    }
+    Result<TunedConfiguration> configuration = TunedConfiguration::load(path);
+    if (!configuration.ok()) {
+      Error error = std::move(configuration).error();
+      if (file_.empty() && error.code == ErrorCode::kNotFound)
+        error.hint = "nothing was tuned on this machine yet: `moetune tune MODEL`";
+      return error;
+    }
+    if (output.json()) {
+      MOETUNE_ASSIGN_OR_RETURN(Json object, parse_json(configuration->to_json(), path));
+      object["config"] = path;
+      output.object(object);
+    }
+    output.text(fmt::format("{}\n{} ({})\n", path, configuration->device.name,
+                            configuration->device.key()));
+    if (configuration->plans.empty()) output.text("no plans\n");
+    for (const Plan& plan : configuration->plans) output.text(plan_text(plan));
+    return Exit::kDone;
+  }
+
+ private:
+  std::string file_;
+};
+
+}  // namespace
+
+std::unique_ptr<Command> make_show_command() { return std::make_unique<ShowCommand>(); }
+
+}  // namespace moetune::cli

@@ -1,0 +1,276 @@
+// moetune tune: measures, decides, saves, and shows what it brought.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/status_macros.h"
+#include "cli/command.h"
+#include "cli/describe.h"
+#include "cli/interrupts.h"
+#include "cli/job.h"
+#include "cli/progress.h"
+#include "cli/save.h"
+#include "cli/table.h"
+#include "cli/values.h"
+#include "cli/version.h"
+
+namespace moetune::cli {
+namespace {
+
+/// One decision as it is reported.
+struct Row {
+  const Decision* decision = nullptr;
+  double default_us = 0;
+  double tuned_us = 0;
+  double speedup = 1;
+  double low = 1;
+  double high = 1;
+  Work work;
+  Roofline roofline;
+};
+
+Row row_of(const Decision& decision, Workbench& bench, const Ceilings& ceilings, uint64_t seed) {
+  const Evidence& evidence = decision.evidence;
+  Row row{.decision = &decision,
+          .default_us = evidence.fallback.median_us,
+          .tuned_us = evidence.fallback.median_us};
+  if (!decision.is_default) {
+    row.tuned_us = evidence.chosen.median_us;
+    row.speedup = evidence.speedup;
+    row.low = evidence.speedup_low;
+    row.high = evidence.speedup_high;
+  }
+  row.work =
+      bench.work({decision.tokens, evidence.workload.empty() ? "uniform" : evidence.workload, seed},
+                 Scale::kFull, 0);
+  row.roofline = roofline(row.work, ceilings, row.tuned_us);
+  return row;
+}
+
+Json or_null(double value) { return value > 0 ? Json(value) : Json(); }
+
+Json describe(const Row& row) {
+  const Decision& decision = *row.decision;
+  return {
+      {"tokens", decision.tokens},
+      {"from", decision.from},
+      {"to", decision.to},
+      {"default_us", or_null(row.default_us)},
+      {"tuned_us", or_null(row.tuned_us)},
+      {"speedup", row.speedup},
+      {"speedup_ci", {row.low, row.high}},
+      {"resolved", decision.evidence.resolved},
+      {"scheme", decision.candidate.scheme},
+      {"stages", describe_stages(decision.candidate)},
+      {"bound", row.roofline.bound},
+      {"ceiling_fraction", or_null(row.roofline.fraction)},
+      {"ceiling", row.roofline.ceiling},
+      {"touched_experts", row.work.touched_chunks},
+      {"provenance", to_string(decision.is_default ? Provenance::kDefault : Provenance::kTuned)},
+      {"note", decision.evidence.note}};
+}
+
+std::string speedup_text(const Row& row) {
+  if (row.decision->is_default) return "1";
+  return fmt::format("{:.3f} [{:.3f}, {:.3f}]", row.speedup, row.low, row.high);
+}
+
+std::string outcome(const Decision& decision) {
+  if (!decision.is_default) return "faster";
+  return decision.evidence.resolved ? "default best" : "unresolved";
+}
+
+std::string table_of(const std::vector<Row>& rows, const std::string& runner) {
+  using Align = Table::Align;
+  Table table({{"tokens"},
+               {"default"},
+               {"tuned"},
+               {"speed-up [95 %]"},
+               {"outcome", Align::kLeft},
+               {"bound", Align::kLeft},
+               {"of ceiling"},
+               {"experts"},
+               {"tactic", Align::kLeft}});
+  for (const Row& row : rows) {
+    const Decision& decision = *row.decision;
+    table.add_row(
+        {std::to_string(decision.tokens), time_text(row.default_us), time_text(row.tuned_us),
+         speedup_text(row), outcome(decision), row.roofline.bound,
+         row.roofline.fraction > 0 ? fmt::format("{:.0f} %", 100 * row.roofline.fraction) : "-",
+         std::to_string(row.work.touched_chunks),
+         decision.is_default ? "(default)" : short_text(decision.candidate, runner)});
+  }
+  return table.text();
+}
+
+/// Failures grouped by runner, tactic and reason.
+Json describe(const std::vector<Rejection>& rejected) {
+  Json list = Json::array();
+  for (const Rejection& rejection : rejected) {
+    list.push_back({{"runner", rejection.candidate.runner},
+                    {"tactic", short_text(rejection.candidate, rejection.candidate.runner)},
+                    {"tokens", rejection.tokens},
+                    {"reason", rejection.error.message}});
+  }
+  return list;
+}
+
+class TuneCommand final : public Command {
+ public:
+  const char* name() const override { return "tune"; }
+  const char* summary() const override {
+    return "Find the fastest kernels for a model's MoE layer on this machine";
+  }
+  const char* examples() const override {
+    return "  moetune tune qwen3-30b-a3b --weights nvfp4\n"
+           "  moetune tune ./my-model --tokens 1..8192 --budget 5m --tp 2 --out tuned.json";
+  }
+  void declare(Flags& flags) override {
+    layer_.declare(flags);
+    device_.declare(flags);
+    traffic_.declare(flags, "Numbers of tokens to measure at: 1,64,4096 or 1..1024 (default)");
+    flags.value("--budget", "TIME", &budget_, "Time to measure, as in 60s (default), 500ms or 5m");
+    flags.value("--out", "FILE", &out_,
+                "Where the result goes; other plans in it stay. Default: where look-ups find it");
+  }
+  Result<Exit> run(Output& output) override;
+
+ private:
+  Result<TuneReport> tune(Job& job, const TrafficFlags::Values& traffic, double budget_s,
+                          std::stop_token stop);
+  Result<bool> save(const TuneReport& report, const DeviceProperties& device,
+                    const std::string& path, Output& output);
+  Result<Ceilings> ceilings(Job& job);
+  void print(Output& output, Job& job, const TuneReport& report, const Ceilings& ceilings,
+             uint64_t seed, const std::string& path, bool saved);
+
+  LayerFlags layer_;
+  DeviceFlags device_;
+  TrafficFlags traffic_{"1..1024", "uniform"};
+  std::string budget_ = "60s";
+  std::string out_;
+};
+
+ProgressState state_of(const TuneProgress& tuning) {
+  ProgressState state;
+  state.text = tuning.phase;
+  if (tuning.tokens > 0) state.text += fmt::format(" at {} tokens", tuning.tokens);
+  if (tuning.candidates_left > 0)
+    state.text += fmt::format(", {} candidates", tuning.candidates_left);
+  state.text += fmt::format(", {} of {} buckets done", tuning.buckets_done, tuning.buckets);
+  const double total = tuning.elapsed_s + tuning.eta_s;
+  state.done = total > 0 ? tuning.elapsed_s / total : 0;
+  state.eta_s = tuning.eta_s;
+  return state;
+}
+
+Result<TuneReport> TuneCommand::tune(Job& job, const TrafficFlags::Values& traffic, double budget_s,
+                                     std::stop_token stop) {
+  MOETUNE_ASSIGN_OR_RETURN(Buckets buckets, Buckets::from(traffic.tokens));
+  TuneRequest request = job.session->request(std::move(buckets));
+  request.workload = traffic.workloads.front();
+  request.budget_s = budget_s;
+  request.seed = traffic.seed;
+  request.stop = std::move(stop);
+  Progress progress;
+  progress.show({"preparing", 0, budget_s});
+  request.progress = [&progress](const TuneProgress& tuning) { progress.show(state_of(tuning)); };
+  Result<TuneReport> report = job.tuner->tune(request);
+  job.session->executor().unload();
+  job.session->exact_executor().unload();
+  return report;
+}
+
+Result<bool> TuneCommand::save(const TuneReport& report, const DeviceProperties& device,
+                               const std::string& path, Output& output) {
+  if (report.interrupted && report.measurements == 0) {
+    output.note(fmt::format("nothing was measured yet; {} stays as it is", path));
+    return false;
+  }
+  if (knows_less(report, path)) {
+    output.note(fmt::format(
+        "{} knows more about this layer than this run found out before it ended; it stays as it is",
+        path));
+    return false;
+  }
+  TunedConfiguration result;
+  result.device = device;
+  result.put(report.plan);
+  MOETUNE_RETURN_IF_ERROR(result.save_merged(path));
+  return true;
+}
+
+void TuneCommand::print(Output& output, Job& job, const TuneReport& report,
+                        const Ceilings& ceilings, uint64_t seed, const std::string& path,
+                        bool saved) {
+  std::vector<Row> rows;
+  for (const Decision& decision : report.plan.decisions)
+    rows.push_back(row_of(decision, job.session->bench(), ceilings, seed));
+  Json buckets = Json::array();
+  for (const Row& row : rows) buckets.push_back(describe(row));
+  Json problem = cli::describe(report.plan.problem);
+  problem["model"] = job.model.name;
+  output.object({{"moetune", version()},
+                 {"device", cli::describe(job.device())},
+                 {"problem", std::move(problem)},
+                 {"layout", report.plan.layout},
+                 {"seconds", report.seconds},
+                 {"measurements", report.measurements},
+                 {"interrupted", report.interrupted},
+                 {"ceilings", cli::describe(ceilings)},
+                 {"buckets", std::move(buckets)},
+                 {"rejected", describe(report.rejected)},
+                 {"warnings", report.warnings},
+                 {"config", path},
+                 {"saved", saved}});
+  output.text(fmt::format("{} on {}\n{}\n\n", job.model.name, job.device().name,
+                          report.plan.problem.key()));
+  output.text(table_of(rows, report.plan.runner));
+  output.text(
+      fmt::format("\nWeight layout {}; {} measurements in {:.1f} s; {} candidates rejected.\n",
+                  report.plan.layout, report.measurements, report.seconds, report.rejected.size()));
+  if (ceilings.read_bytes_per_s > 0) {
+    output.text(fmt::format("Ceilings: {:.1f} GB/s ({}), {:.1f} GFLOP/s ({}).\n",
+                            ceilings.read_bytes_per_s / 1e9, ceilings.read_name,
+                            ceilings.operations_per_s / 1e9, ceilings.operations_name));
+  }
+  if (saved) output.text(fmt::format("Saved to {}\n", path));
+}
+
+Result<Ceilings> TuneCommand::ceilings(Job& job) {
+  Progress progress;
+  progress.show({"measuring the machine's ceilings", -1, -1});
+  return job.backend->measure_ceilings(weight_bytes(job.session->spec()));
+}
+
+Result<Exit> TuneCommand::run(Output& output) {
+  MOETUNE_ASSIGN_OR_RETURN(const double budget_s, parse_duration("--budget", budget_));
+  MOETUNE_ASSIGN_OR_RETURN(const TrafficFlags::Values traffic, traffic_.read(/*many=*/false));
+  MOETUNE_ASSIGN_OR_RETURN(const DeviceFlags::Values device, device_.read());
+  MOETUNE_ASSIGN_OR_RETURN(const LayerFlags::Layer layer, layer_.read());
+  if (!out_.empty()) MOETUNE_RETURN_IF_ERROR(check_can_write(out_));
+  const Interrupts interrupts;
+  MOETUNE_ASSIGN_OR_RETURN(Job job,
+                           open_job(layer, device, traffic.seed, Purpose::kMeasure, output));
+  MOETUNE_ASSIGN_OR_RETURN(const std::string path, prepare_output(out_, job.device()));
+
+  MOETUNE_ASSIGN_OR_RETURN(const TuneReport report,
+                           tune(job, traffic, budget_s, interrupts.token()));
+  MOETUNE_ASSIGN_OR_RETURN(const bool saved, save(report, job.device(), path, output));
+  Ceilings limits;
+  if (!report.interrupted) {
+    Result<Ceilings> measured = ceilings(job);
+    if (measured.ok()) limits = *measured;
+    if (!measured.ok()) output.note(fmt::format("no ceilings: {}", measured.error().message));
+  }
+  for (const std::string& warning : report.warnings)
+    output.note(fmt::format("warning: {}", warning));
+  print(output, job, report, limits, traffic.seed, path, saved);
+  return report.interrupted ? Exit::kInterrupted : Exit::kDone;
+}
+
+}  // namespace
+
+std::unique_ptr<Command> make_tune_command() { return std::make_unique<TuneCommand>(); }
+
+}  // namespace moetune::cli

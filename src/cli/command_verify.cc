@@ -1,0 +1,226 @@
+// moetune verify: are the kernels that would run right?
+#include <fmt/format.h>
+
+#include <map>
+#include <set>
+
+#include "base/status_macros.h"
+#include "cli/candidates.h"
+#include "cli/command.h"
+#include "cli/describe.h"
+#include "cli/interrupts.h"
+#include "cli/job.h"
+#include "cli/progress.h"
+
+namespace moetune::cli {
+namespace {
+
+struct Failure {
+  Case where;
+  const char* check;
+  Candidate candidate;
+  std::string reason;
+};
+
+/// What runs at some number of tokens, by weight layout: one packing serves all candidates that
+/// read it.
+using Checks = std::map<std::string, std::map<int64_t, std::vector<Candidate>>>;
+
+/// One kind of data: "exact" (integers, bit by bit) or "close" (realistic, the whole operator).
+struct Side {
+  const char* name;
+  Workbench& bench;
+  Executor& executor;
+};
+
+class Verification {
+ public:
+  Verification(Job& job, const TrafficFlags::Values& traffic, std::stop_token stop)
+      : job_(job), traffic_(traffic), stop_(std::move(stop)) {}
+
+  /// Adds a candidate to be checked at `tokens`, once.
+  void add(const Candidate& candidate, int64_t tokens) {
+    if (!seen_.insert({candidate.text(), tokens}).second) return;
+    for (TunableRunner* runner : job_.session->runners()) {
+      if (runner->name() == candidate.runner)
+        checks_[candidate.runner + '\n' + runner->layout(candidate)][tokens].push_back(candidate);
+    }
+    total_ += 2 * static_cast<int>(traffic_.workloads.size());
+  }
+
+  Status run() {
+    MoeSession& session = *job_.session;
+    for (const Side& side : {Side{"exact", session.exact_bench(), session.exact_executor()},
+                             Side{"close", session.bench(), session.executor()}}) {
+      for (const auto& [layout, by_tokens] : checks_)
+        MOETUNE_RETURN_IF_ERROR(run_layout(side, layout, by_tokens));
+      side.executor.unload();
+    }
+    return {};
+  }
+
+  bool interrupted() const { return stop_.stop_requested(); }
+  int checked() const { return checked_; }
+  const std::vector<Failure>& failures() const { return failures_; }
+
+ private:
+  Status run_layout(const Side& side, const std::string& key,
+                    const std::map<int64_t, std::vector<Candidate>>& by_tokens) {
+    if (interrupted()) return {};
+    const size_t split = key.find('\n');
+    const WeightLayout layout{key.substr(0, split), key.substr(split + 1)};
+    progress_.show(
+        {fmt::format("packing weights in layout {} ({})", layout.layout, side.name), share(), -1});
+    MOETUNE_RETURN_IF_ERROR(side.executor.load({&layout, 1}, Scale::kFull));
+    for (const auto& [tokens, candidates] : by_tokens) {
+      for (const std::string& workload : traffic_.workloads) {
+        const Case where{tokens, workload, traffic_.seed};
+        MOETUNE_RETURN_IF_ERROR(side.executor.select(where, 1));
+        for (const Candidate& candidate : candidates) {
+          if (interrupted()) return {};
+          progress_.show({fmt::format("{} check at {} tokens, {}: {} checked, {} failed", side.name,
+                                      tokens, workload, checked_, failures_.size()),
+                          share(), -1});
+          check(side, where, candidate);
+        }
+      }
+    }
+    return {};
+  }
+
+  void check(const Side& side, const Case& where, const Candidate& candidate) {
+    ++checked_;
+    const std::vector<int64_t> rows = side.bench.check_rows(where, Scale::kFull, 0);
+    const Result<CheckOutput> output = side.executor.check(candidate, 0, rows);
+    std::string reason;
+    if (!output.ok()) {
+      reason = output.error().message;
+    } else if (!output->damage.empty()) {
+      reason = output->damage;
+    } else {
+      reason = side.bench.judge(where, Scale::kFull, 0, rows, output->outputs).reason;
+    }
+    if (!reason.empty()) failures_.push_back({where, side.name, candidate, std::move(reason)});
+  }
+
+  double share() const { return total_ > 0 ? static_cast<double>(checked_) / total_ : 0; }
+
+  Job& job_;
+  const TrafficFlags::Values& traffic_;
+  std::stop_token stop_;
+  Checks checks_;
+  std::set<std::pair<std::string, int64_t>> seen_;
+  std::vector<Failure> failures_;
+  int total_ = 0;
+  int checked_ = 0;
+  Progress progress_;
+};
+
+Json describe(const Failure& failure) {
+  return {{"tokens", failure.where.tokens},
+          {"workload", failure.where.workload},
+          {"check", failure.check},
+          {"runner", failure.candidate.runner},
+          {"scheme", failure.candidate.scheme},
+          {"stages", describe_stages(failure.candidate)},
+          {"candidate", failure.candidate.text()},
+          {"reason", failure.reason}};
+}
+
+class VerifyCommand final : public Command {
+ public:
+  const char* name() const override { return "verify"; }
+  const char* summary() const override {
+    return "Check that the kernels a plan uses, and the defaults, compute the right values";
+  }
+  const char* examples() const override {
+    return "  moetune verify qwen3-30b-a3b --weights nvfp4\n"
+           "  moetune verify ./my-model --all --tokens 1,33,257";
+  }
+  void declare(Flags& flags) override {
+    layer_.declare(flags);
+    device_.declare(flags);
+    traffic_.declare(
+        flags, "Numbers of tokens to check at; default 1,2,3,7,16,33,64,127,128,129,257,1000");
+    flags.value("--config", "FILE", &config_, "A tuned configuration; default: this machine's");
+    flags.toggle("--all", &all_, "Check every tactic of every runner, not just what would run");
+  }
+  Result<Exit> run(Output& output) override;
+
+ private:
+  void add_checks(Job& job, const std::vector<int64_t>& tokens, Verification& verification) const;
+  void print(Output& output, const Job& job, const Verification& verification) const;
+
+  LayerFlags layer_;
+  DeviceFlags device_;
+  TrafficFlags traffic_{"1,2,3,7,16,33,64,127,128,129,257,1000", "uniform,zipf:1.2"};
+  std::string config_;
+  bool all_ = false;
+};
+
+void VerifyCommand::add_checks(Job& job, const std::vector<int64_t>& tokens,
+                               Verification& verification) const {
+  const PlanHandle plan = job.tuner->handle(job.session->problem());
+  for (int64_t count : tokens) {
+    verification.add(job.session->default_runner().default_candidate(count), count);
+    if (const Decision* decision = plan.find(count).decision)
+      verification.add(decision->candidate, count);
+    if (!all_) continue;
+    for (const TunableRunner* runner : job.session->runners()) {
+      verification.add(runner->default_candidate(count), count);
+      for_each_candidate(*runner, count, [&](const Candidate& candidate) {
+        verification.add(candidate, count);
+        return !verification.interrupted();
+      });
+    }
+  }
+}
+
+void VerifyCommand::print(Output& output, const Job& job, const Verification& verification) const {
+  constexpr size_t kShown = 20;
+  Json failures = Json::array();
+  for (const Failure& failure : verification.failures()) failures.push_back(describe(failure));
+  output.object({{"device", cli::describe(job.device())},
+                 {"problem", cli::describe(job.session->problem())},
+                 {"checked", verification.checked()},
+                 {"failed", verification.failures().size()},
+                 {"interrupted", verification.interrupted()},
+                 {"failures", std::move(failures)}});
+  output.text(fmt::format("{} checked, {} failed\n", verification.checked(),
+                          verification.failures().size()));
+  size_t shown = 0;
+  for (const Failure& failure : verification.failures()) {
+    if (++shown > kShown) {
+      output.text(fmt::format("... and {} more (--json lists all)\n",
+                              verification.failures().size() - kShown));
+      break;
+    }
+    output.text(fmt::format("{} tokens, {}, {} check: {}: {}\n", failure.where.tokens,
+                            failure.where.workload, failure.check, failure.candidate.text(),
+                            failure.reason));
+  }
+}
+
+Result<Exit> VerifyCommand::run(Output& output) {
+  MOETUNE_ASSIGN_OR_RETURN(const TrafficFlags::Values traffic, traffic_.read(/*many=*/true));
+  MOETUNE_ASSIGN_OR_RETURN(const DeviceFlags::Values device, device_.read());
+  MOETUNE_ASSIGN_OR_RETURN(const LayerFlags::Layer layer, layer_.read());
+  const Interrupts interrupts;
+  MOETUNE_ASSIGN_OR_RETURN(Job job,
+                           open_job(layer, device, traffic.seed, Purpose::kMeasure, output));
+  MOETUNE_ASSIGN_OR_RETURN(const std::string source, load_configuration(job, config_, output));
+  if (!source.empty()) output.note(fmt::format("with {}", source));
+
+  Verification verification(job, traffic, interrupts.token());
+  add_checks(job, traffic.tokens, verification);
+  MOETUNE_RETURN_IF_ERROR(verification.run());
+  print(output, job, verification);
+  if (verification.interrupted()) return Exit::kInterrupted;
+  return verification.failures().empty() ? Exit::kDone : Exit::kFailed;
+}
+
+}  // namespace
+
+std::unique_ptr<Command> make_verify_command() { return std::make_unique<VerifyCommand>(); }
+
+}  // namespace moetune::cli

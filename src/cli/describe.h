@@ -1,0 +1,36 @@
+// The objects that --json prints, and the short texts that tables print, of what the tuner knows.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "base/json.h"
+#include "engine/backend.h"
+#include "moetune/measuring.h"
+#include "moetune/plan.h"
+
+namespace moetune::cli {
+
+Json describe(const DeviceProperties& device);
+/// Attributes that are numbers become numbers.
+Json describe(const Problem& problem);
+Json describe(const Ceilings& ceilings);
+/// [{"name", "runner", "tactic": {...}}]
+Json describe_stages(const Candidate& candidate);
+Json describe(const TimeSummary& time);
+
+/// The candidate without its runner where that is `usual_runner`.
+std::string short_text(const Candidate& candidate, std::string_view usual_runner);
+
+/// "12.3 us", "4.56 ms"; "-" for 0.
+std::string time_text(double us);
+
+/// Which of the machine's two limits a call could meet at the least, and how near it came.
+struct Roofline {
+  const char* bound = "";  ///< "memory" or "compute"; empty: not known.
+  double fraction = 0;     ///< Of the ceiling.
+  std::string ceiling;     ///< Which one, by name.
+};
+Roofline roofline(const Work& work, const Ceilings& ceilings, double us);
+
+}  // namespace moetune::cli

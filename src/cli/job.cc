@@ -1,0 +1,70 @@
+#include "cli/job.h"
+
+#include <fmt/format.h>
+
+#include "base/status_macros.h"
+#include "cli/limited_backend.h"
+#include "cli/values.h"
+
+namespace moetune::cli {
+namespace {
+
+Status check_memory(const FusedMoeSpec& spec, const DeviceFlags::Values& flags, Device& device) {
+  const uint64_t needed = weight_bytes(spec);
+  const size_t free = device.free_memory_bytes();
+  const bool limited = flags.memory_bytes.has_value() && (free == 0 || *flags.memory_bytes < free);
+  const uint64_t available = limited ? *flags.memory_bytes : free;
+  if (available == 0 || needed < available) return {};  // 0: the device does not say.
+  return Error{ErrorCode::kOutOfMemory,
+               fmt::format("the layer's weights take {} in {}; {} {}",
+                           bytes_text(static_cast<double>(needed)), to_string(spec.weights),
+                           limited ? "--memory allows" : "free on the device:",
+                           bytes_text(static_cast<double>(available))),
+               "take a smaller share with --ep or --tp, or a smaller format with --weights nvfp4"};
+}
+
+}  // namespace
+
+uint64_t weight_bytes(const FusedMoeSpec& spec) {
+  return static_cast<uint64_t>(expert_weight_bytes(spec)) * static_cast<uint64_t>(spec.experts);
+}
+
+Result<Job> open_job(const LayerFlags::Layer& layer, const DeviceFlags::Values& device,
+                     uint64_t seed, Purpose purpose, Output& output) {
+  for (const std::string& note : layer.model.notes)
+    output.note(fmt::format("{}: {}", layer.model.name, note));
+  Job job;
+  job.model = layer.model;
+  MOETUNE_ASSIGN_OR_RETURN(job.backend, open_backend(device.device, {.threads = device.threads}));
+  if (purpose == Purpose::kMeasure) {
+    MOETUNE_RETURN_IF_ERROR(check_memory(layer.spec, device, job.backend->device()));
+  }
+  if (device.memory_bytes)
+    job.backend =
+        limit_memory(std::move(job.backend), *device.memory_bytes, weight_bytes(layer.spec));
+  MOETUNE_ASSIGN_OR_RETURN(job.session, MoeSession::create(*job.backend, layer.spec, seed));
+  job.tuner = std::make_unique<AutoTuner>(job.backend->device().properties());
+  return job;
+}
+
+Result<std::string> load_configuration(Job& job, const std::string& path, Output& output) {
+  const bool asked = !path.empty();
+  const std::string from = asked ? path : get_config_path(job.device());
+  if (from.empty()) return from;
+  Result<TunedConfiguration> configuration = TunedConfiguration::load(from);
+  if (!configuration.ok()) {
+    if (!asked && configuration.error().code == ErrorCode::kNotFound) return std::string();
+    return std::move(configuration).error();
+  }
+  MOETUNE_ASSIGN_OR_RETURN(const std::vector<std::string> differences,
+                           job.tuner->load(*configuration, AutoTuner::Source::kUser));
+  for (const std::string& difference : differences)
+    output.note(fmt::format("{}: {}", from, difference));
+  for (const std::string& dropped :
+       job.tuner->validate(job.session->problem(), job.session->runners())) {
+    output.note(fmt::format("{}: {}", from, dropped));
+  }
+  return from;
+}
+
+}  // namespace moetune::cli

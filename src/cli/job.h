@@ -1,0 +1,41 @@
+// What a command works on: a layer, a device, and the parts that measure the one on the other.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "cli/flags.h"
+#include "cli/output.h"
+#include "engine/backend.h"
+#include "engine/moe_session.h"
+#include "moetune/autotuner.h"
+
+namespace moetune::cli {
+
+struct Job {
+  ModelSpec model;
+  std::unique_ptr<Backend> backend;
+  std::unique_ptr<MoeSession> session;  ///< Refers to `backend`.
+  std::unique_ptr<AutoTuner> tuner;
+
+  const DeviceProperties& device() const { return tuner->device(); }
+};
+
+/// Bytes of one rank's share of one layer's weights, before any packing.
+uint64_t weight_bytes(const FusedMoeSpec& spec);
+
+enum class Purpose : uint8_t {
+  kMeasure,  ///< The layer's weights must fit into --memory and what is free: else kOutOfMemory.
+  kLookUp,   ///< Nothing is run.
+};
+
+/// What was assumed about the model goes to `output`.
+Result<Job> open_job(const LayerFlags::Layer& layer, const DeviceFlags::Values& device,
+                     uint64_t seed, Purpose purpose, Output& output);
+
+/// Loads a tuned configuration into the job's tuner and checks it against today's runners; what
+/// does not fit goes to `output`, a reason each. `path` empty: get_config_path(), and none there is
+/// no error. Returns the path that was read; empty: there was none.
+Result<std::string> load_configuration(Job& job, const std::string& path, Output& output);
+
+}  // namespace moetune::cli

@@ -1,0 +1,104 @@
+#include "cli/parser.h"
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+
+#include "base/environment.h"
+
+namespace moetune::cli {
+namespace {
+
+std::string footer(const Command& command) {
+  return fmt::format("Examples:\n{}", command.examples());
+}
+
+std::string environment_help() {
+  std::string text = "Environment:\n";
+  for (const VariableInfo& info : environment_variables())
+    text += fmt::format("  {:<20} {}\n", info.name, info.meaning);
+  text += "\nExit codes: 0 done, 1 failed, 2 usage, 130 interrupted (the best so far is saved).\n";
+  text += "`moetune COMMAND --help` shows a command's flags and examples.";
+  return text;
+}
+
+void add(CLI::App& app, const Flag& flag) {
+  if (flag.on != nullptr) {
+    app.add_flag(flag.name, *flag.on, flag.help);
+    return;
+  }
+  CLI::Option* option = app.add_option(flag.name, *flag.text, flag.help);
+  option->required(flag.required);
+  // Only `--flag a --flag b` can be told from a mistake; for the parser the last one would count.
+  option->multi_option_policy(CLI::MultiOptionPolicy::Throw);
+  if (!flag.placeholder.empty()) option->type_name(flag.placeholder);
+}
+
+CLI::App* add(CLI::App& app, Command& command, bool* json) {
+  CLI::App* sub = app.add_subcommand(command.name(), command.summary());
+  sub->footer(footer(command));
+  Flags flags;
+  command.declare(flags);
+  for (const Flag& flag : flags.all()) add(*sub, flag);
+  sub->add_flag("--json", *json, "Print one JSON object instead of text");
+  return sub;
+}
+
+/// Help on the command that was named, else on the program.
+std::string help_of(const CLI::App& app) {
+  const auto chosen = app.get_subcommands();
+  return chosen.empty() ? app.help() : chosen.front()->help(app.get_name());
+}
+
+/// The library's words for this are "A subcommand is required".
+std::string unknown_command(const std::vector<std::string>& arguments,
+                            const std::vector<std::unique_ptr<Command>>& commands) {
+  if (arguments.empty()) return "no command is given";
+  if (arguments.front().starts_with("-")) return {};
+  for (const auto& command : commands) {
+    if (arguments.front() == command->name()) return {};
+  }
+  return fmt::format("there is no command \"{}\"", arguments.front().substr(0, 40));
+}
+
+Error usage(const CLI::App& app, std::string message) {
+  std::replace(message.begin(), message.end(), '\n', ' ');
+  const auto chosen = app.get_subcommands();
+  const std::string where = chosen.empty() ? "moetune" : "moetune " + chosen.front()->get_name();
+  return {ErrorCode::kInvalidArgument, std::move(message),
+          fmt::format("`{} --help` shows what there is", where)};
+}
+
+}  // namespace
+
+Result<ParsedLine> parse_line(std::vector<std::string> arguments,
+                              const std::vector<std::unique_ptr<Command>>& commands,
+                              const std::string& version, bool* json) {
+  CLI::App app(
+      "moetune: Mixture-of-Experts kernels that tune themselves to the machine they wake up on.",
+      "moetune");
+  app.set_version_flag("--version", version, "Show the version");
+  app.require_subcommand(1);
+  app.footer(environment_help());
+  std::vector<std::pair<CLI::App*, Command*>> added;
+  for (const auto& command : commands) added.emplace_back(add(app, *command, json), command.get());
+
+  std::reverse(arguments.begin(),
+               arguments.end());  // The order in which the library takes a vector.
+  try {
+    app.parse(std::move(arguments));
+  } catch (const CLI::CallForVersion&) {
+    return ParsedLine{nullptr, version + '\n'};
+  } catch (const CLI::CallForHelp&) {
+    return ParsedLine{nullptr, help_of(app)};
+  } catch (const CLI::ParseError& error) {
+    return usage(app, error.what());
+  }
+  for (const auto& [sub, command] : added) {
+    if (sub->parsed()) return ParsedLine{command, {}};
+  }
+  return usage(app, "no command is given");
+}
+
+}  // namespace moetune::cli
