@@ -93,6 +93,9 @@ struct TuneRequest {
   std::vector<std::string> veto_workloads;  ///< {"zipf:1.2"} by default for fused_moe.
   double budget_s = 60;
   uint64_t seed = 0;
+  /// Whether to measure between buckets too: interval ends, and where neighbouring decisions cross.
+  /// Without it a decision holds for its bucket's whole interval.
+  bool refine_intervals = true;
   std::map<int64_t, double>
       weights;  ///< Importance per bucket; empty: all equal. Matters where layouts compete.
   MeasurementPolicy policy;

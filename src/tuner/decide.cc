@@ -13,11 +13,12 @@
 namespace moetune {
 namespace {
 
-// Rounds at which a test looks, each about 1.6 times the one before: finer steps would save few samples and cost level.
+// Rounds at which a test looks, each about 1.6 times the one before: finer steps would save few
+// samples and cost level.
 constexpr std::array kLooks = {2, 3, 5, 8, 13, 21, 34, 55, 89, 144, 200, 320, 512};
 
-// The first look for a gain may be all that a dear bucket can afford: six pairs, all of which must agree (two-sided 3.1 %).
-// The later ones share what is left of 5 %.
+// The first look for a gain may be all that a dear bucket can afford: six pairs, all of which must
+// agree (two-sided 3.1 %). The later ones share what is left of 5 %.
 constexpr double kFirstLookConfidence = 0.95;
 constexpr double kLaterLookConfidence = 0.995;
 // Not losing is a safety check on a candidate already shown to gain elsewhere.
@@ -129,7 +130,8 @@ bool DuelRunner::recall() {
   const MeasurementRecord* record =
       meter_.known().compared(duel_.challenger, duel_.fallback, duel_.spot, duel_.phase);
   if (record == nullptr) return false;
-  for (Outcome outcome : {Outcome::kBetter, Outcome::kNotBetter, Outcome::kNoLoss, Outcome::kLoss}) {
+  for (Outcome outcome :
+       {Outcome::kBetter, Outcome::kNotBetter, Outcome::kNoLoss, Outcome::kLoss}) {
     if (record->versus->outcome == to_string(outcome)) result_.outcome = outcome;
   }
   result_.versus = *record->versus;
@@ -160,7 +162,8 @@ bool DuelRunner::prepare() {
 
 Outcome DuelRunner::fight() {
   const double start = meter_.elapsed_s();
-  const int least = duel_.goal == Goal::kGain ? meter_.policy().min_confirm_rounds : kLeastNoLossRounds;
+  const int least =
+      duel_.goal == Goal::kGain ? meter_.policy().min_confirm_rounds : kLeastNoLossRounds;
   if (meter_.left_s(duel_.deadline_s) < 4 * least * sample_s_) return Outcome::kUnresolved;
   while (meter_.left_s(duel_.deadline_s) >= 4 * sample_s_ && take_round()) {
     if (duel_.goal == Goal::kGain && meter_.elapsed_s() - start < meter_.policy().min_confirm_s) {
@@ -168,7 +171,8 @@ Outcome DuelRunner::fight() {
     }
     if (const auto outcome = test_.look()) return *outcome;
   }
-  return result_.challenger_failed || result_.fallback_error ? Outcome::kUnresolved : test_.last_look();
+  return result_.challenger_failed || result_.fallback_error ? Outcome::kUnresolved
+                                                             : test_.last_look();
 }
 
 bool DuelRunner::take_round() {
@@ -214,9 +218,14 @@ DuelResult DuelRunner::finish() {
   if (test_.rounds() == 0) return result_;
   const Estimate speedup = test_.speedup();
   result_.time = summary_of(test_.challenger_us());
-  result_.versus = {duel_.fallback.text(), duel_.fallback.runner_version,
-                    summary_of(test_.fallback_us()), speedup.value, speedup.low, speedup.high,
-                    test_.rounds(), to_string(result_.outcome)};
+  result_.versus = {duel_.fallback.text(),
+                    duel_.fallback.runner_version,
+                    summary_of(test_.fallback_us()),
+                    speedup.value,
+                    speedup.low,
+                    speedup.high,
+                    test_.rounds(),
+                    to_string(result_.outcome)};
   MeasurementRecord record;
   record.candidate = duel_.challenger;
   record.layout = meter_.layout_of(duel_.challenger);

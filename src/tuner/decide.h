@@ -1,9 +1,11 @@
-// Deciding: one candidate against another (the default, as a rule), on fresh samples in ABBA rounds, for as long as it takes.
+// Deciding: one candidate against another (the default, as a rule), on fresh samples in ABBA
+// rounds, for as long as it takes.
 //
-// A race's winner looks better than it is: the best of many noisy times is partly luck. So the winner meets the default
-// again, in rounds of default, winner, winner, default, which cancel any steady drift, and only these samples count.
-// The test looks at them at fixed rounds. Looking often is paid for by asking more of each look (docs/measurement.md has
-// the rates that simulation finds).
+// A race's winner looks better than it is: the best of many noisy times is partly luck. So the
+// winner meets the default again, in rounds of default, winner, winner, default, which cancel any
+// steady drift, and only these samples count. The test looks at them at fixed rounds. Looking often
+// is paid for by asking more of each look (docs/measurement.md has the rates that simulation
+// finds).
 #pragma once
 
 #include <optional>
@@ -68,15 +70,15 @@ struct Duel {
   Candidate fallback;
   Spot spot;
   Goal goal = Goal::kGain;
-  std::string phase;       ///< "confirm", "veto", "interval"
-  double deadline_s = 0;   ///< After the meter's start.
+  std::string phase;      ///< "confirm", "veto", "interval"
+  double deadline_s = 0;  ///< After the meter's start.
 };
 
 struct DuelResult {
   Outcome outcome = Outcome::kUnresolved;
   Comparison versus;
-  TimeSummary time;              ///< The challenger's.
-  bool challenger_failed = false;  ///< It was rejected.
+  TimeSummary time;                     ///< The challenger's.
+  bool challenger_failed = false;       ///< It was rejected.
   std::optional<Error> fallback_error;  ///< The other one does not run or is wrong.
 };
 

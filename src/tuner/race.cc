@@ -322,10 +322,12 @@ RaceResult Race::finish() {
                       contender.last_state);
     }
     if (contender.state == State::kWaiting) result.complete = false;
-    if (contender.state == State::kRejected) ++result.rejected;
     if (contender.state != State::kWaiting) ++result.tried;
-    const bool has_time = contender.state != State::kRejected && contender.time.samples > 0;
-    if (has_time) result.ranking.push_back(std::move(contender));
+    if (contender.state == State::kRejected) {
+      result.rejected.push_back(std::move(contender.candidate));
+    } else if (contender.time.samples > 0) {
+      result.ranking.push_back(std::move(contender));
+    }
   }
   rank(result.ranking, policy_.tie);
   return result;

@@ -41,8 +41,8 @@ struct RaceTask {
 
 struct RaceResult {
   std::vector<Contender> ranking;  ///< Best first; only those with a time, the dropped included.
-  int tried = 0;
-  int rejected = 0;
+  std::vector<Candidate> rejected;
+  int tried = 0;          ///< The rejected included.
   bool complete = false;  ///< All were tried, and more samples would not change the order.
   double noise = 0;       ///< Relative spread of one sample.
 };

@@ -1,0 +1,161 @@
+#include "tuner/tune.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+
+#include "base/status_macros.h"
+#include "tuner/fit.h"
+#include "tuner/tune_state.h"
+
+namespace moetune {
+namespace {
+
+// A subset is worth packing where it saves this much of the largest bucket.
+constexpr double kWorthASubset = 1.5;
+// Of the time for confirming, kept for the intervals' ends.
+constexpr double kIntervalShare = 0.25;
+// How far tuning has come, for the ETA, when races are done.
+constexpr double kRacesDone = 0.5;
+
+Status validate(const TuneRequest& request) {
+  const auto invalid = [](std::string what, std::string hint) {
+    return Error{ErrorCode::kInvalidArgument, "tune: " + std::move(what), std::move(hint)};
+  };
+  if (request.runners.empty()) return invalid("no runner", "give at least one");
+  if (request.bench == nullptr || request.executor == nullptr) {
+    return invalid("no workbench or no executor", "set TuneRequest::bench and ::executor");
+  }
+  if (std::isnan(request.budget_s)) {
+    return invalid("the budget is not a number", "give seconds; 0 measures nothing");
+  }
+  for (const auto& [tokens, weight] : request.weights) {
+    if (weight >= 0 && std::isfinite(weight)) continue;
+    return invalid(fmt::format("weight {} of bucket {}", weight, tokens),
+                   "weights are >= 0 and finite");
+  }
+  const TunableRunner& runner = *request.runners[0];
+  for (int64_t tokens : request.buckets.sizes()) {
+    const std::string reason = why_unfit(runner, runner.default_candidate(tokens), tokens);
+    if (reason.empty()) continue;
+    return invalid(
+        fmt::format("the default of {} cannot run at {} tokens: {}", runner.name(), tokens, reason),
+        "a runner's default is valid at every size");
+  }
+  return {};
+}
+
+Scale race_scale(const TuneRequest& request, const CandidateSpace& space) {
+  if (space.groups().size() > 1) return Scale::kSubset;
+  const Case largest{request.buckets.maximum(), request.workload, request.seed};
+  const Work full = request.bench->work(largest, Scale::kFull, 0);
+  const Work subset = request.bench->work(largest, Scale::kSubset, 0);
+  const bool is_smaller = full.bytes > kWorthASubset * subset.bytes ||
+                          full.operations > kWorthASubset * subset.operations;
+  return is_smaller ? Scale::kSubset : Scale::kFull;
+}
+
+std::vector<BucketState> bucket_states(const TuneRequest& request, size_t groups) {
+  std::vector<BucketState> buckets;
+  for (int64_t tokens : request.buckets.sizes()) {
+    BucketState& bucket = buckets.emplace_back();
+    bucket.tokens = tokens;
+    const auto weight = request.weights.find(tokens);
+    if (weight != request.weights.end()) bucket.importance = weight->second;
+    bucket.searches.resize(groups);
+    bucket.evidence.workload = request.workload;
+    bucket.evidence.date = utc_now();
+  }
+  return buckets;
+}
+
+Plan empty_plan(const TuneRequest& request) {
+  const TunableRunner& runner = *request.runners[0];
+  Plan plan;
+  plan.problem = request.problem;
+  plan.runner = runner.name();
+  plan.layout = runner.layout(runner.default_candidate(request.buckets.maximum()));
+  plan.max_tokens = request.buckets.maximum();
+  return plan;
+}
+
+// The whole of it, after races: another layout, or each bucket by itself.
+Status decide(TuneState& state) {
+  const double budget = state.request.budget_s;
+  const double now = state.meter.elapsed_s();
+  const double confirm_end = now + (1 - kIntervalShare) * (budget - now);
+  if (state.space.groups().size() > 1 && choose_other_layout(state, budget)) return {};
+  check_exactly(state, confirm_end);
+  return confirm_buckets(state, confirm_end);
+}
+
+void fill_report(const TuneState& state, const Known& known, TuneReport& report) {
+  Meter& meter = state.meter;
+  report.interrupted = meter.stopped();
+  const bool is_over = meter.over(state.request.budget_s);
+  report.out_of_budget =
+      is_over && std::any_of(state.buckets.begin(), state.buckets.end(), [](const BucketState& b) {
+        return !b.evidence.resolved && b.evidence.chosen.samples == 0;
+      });
+  if (!known.trouble().empty()) report.warnings.push_back(known.trouble());
+  report.seconds = meter.elapsed_s();
+}
+
+}  // namespace
+
+double share_deadline_s(const TuneState& state, size_t bucket, double end_s) {
+  double rest = 0;
+  for (size_t i = bucket; i < state.buckets.size(); ++i) rest += state.buckets[i].importance;
+  const double now = state.meter.elapsed_s();
+  return rest <= 0 ? now : now + (end_s - now) * state.buckets[bucket].importance / rest;
+}
+
+std::string utc_now() {
+  using std::chrono::floor;
+  const auto now = floor<std::chrono::seconds>(std::chrono::system_clock::now());
+  const auto day = floor<std::chrono::days>(now);
+  const std::chrono::year_month_day date(day);
+  const std::chrono::hh_mm_ss time(now - day);
+  return fmt::format("{:04}-{:02}-{:02}T{:02}:{:02}:{:02}Z", static_cast<int>(date.year()),
+                     static_cast<unsigned>(date.month()), static_cast<unsigned>(date.day()),
+                     time.hours().count(), time.minutes().count(), time.seconds().count());
+}
+
+Result<TuneReport> tune_problem(const TuneRequest& request) {
+  MOETUNE_RETURN_IF_ERROR(validate(request));
+  std::unique_ptr<MeasurementStore> own_store;
+  if (request.store == nullptr) own_store = make_memory_store();
+  TuneReport report;
+  report.plan = empty_plan(request);
+  Known known(own_store ? *own_store : *request.store, request.problem.key(), request.device.key());
+  Meter meter(request, known, report);
+  const bool has_weights = request.bench->weights(Scale::kFull).chunks() > 0;
+  const CandidateSpace space(request.runners, request.buckets, has_weights);
+  TuneState state{request, meter,
+                  space,   race_scale(request, space),
+                  0,       bucket_states(request, space.groups().size())};
+
+  BucketSearch search(meter, space);
+  const double races_end = (1 - request.policy.confirm_share) * request.budget_s;
+  Status status = race_buckets(state, search, races_end);
+  meter.set_done(kRacesDone, 0);
+  if (status.ok()) status = decide(state);
+  if (!status.ok()) {
+    meter.unload();
+    return std::move(status).error();
+  }
+  if (state.group != 0) {
+    report.plan.runner = state.layout_group().layouts[0].runner;
+    report.plan.layout = state.layout_group().layouts[0].layout;
+  }
+  report.plan.decisions = settle_intervals(state);
+  meter.unload();
+  meter.set_done(1, static_cast<int>(state.buckets.size()));
+  meter.begin("done", 0, 0);
+  fill_report(state, known, report);
+  return report;
+}
+
+}  // namespace moetune

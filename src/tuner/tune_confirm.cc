@@ -1,0 +1,202 @@
+// Confirming: each bucket's winner against the default at full size, then against other traffic.
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "tuner/decide.h"
+#include "tuner/tune_state.h"
+
+namespace moetune {
+namespace {
+
+// A winner that turns out wrong or is vetoed makes room for the next; one that is merely not faster
+// does not, or the chance of a false gain would grow with every try.
+constexpr int kMostChallengers = 3;
+// Rounds cheaper than this are worth ranking the likely winners at full size first, where the race
+// was on a subset.
+constexpr double kCheapSampleUs = 20000;
+constexpr size_t kRerank = 4;
+constexpr double kRerankShare = 0.2;
+
+class BucketConfirmation {
+ public:
+  BucketConfirmation(TuneState& state, BucketState& bucket, double deadline_s)
+      : state_(state),
+        meter_(state.meter),
+        bucket_(bucket),
+        deadline_s_(deadline_s),
+        spot_(state.spot(bucket.tokens, Scale::kFull)),
+        fallback_(state.space.fallback(bucket.tokens)) {}
+
+  Status run();
+
+ private:
+  enum class Next { kDone, kNextChallenger };
+
+  std::vector<Candidate> challengers();
+  std::vector<Candidate> reranked(std::vector<Candidate> candidates);
+  Next meet(const Candidate& challenger);
+  Next verify_and_veto(const Candidate& challenger);
+  Next default_failed(const Error& error);
+  void note_result(const Candidate& challenger, const DuelResult& duel);
+
+  TuneState& state_;
+  Meter& meter_;
+  BucketState& bucket_;
+  double deadline_s_;
+  Spot spot_;
+  Candidate fallback_;
+  std::optional<Error> fallback_error_;
+};
+
+// What was faster than the default in the race, best first.
+std::vector<Candidate> BucketConfirmation::challengers() {
+  std::vector<Candidate> candidates;
+  for (const Contender& contender : bucket_.searches[state_.group].ranking) {
+    if (contender.candidate == fallback_) break;
+    if (meter_.is_out(contender.candidate, spot_)) continue;
+    if (!is_exact(state_, contender.candidate, bucket_.tokens)) continue;
+    candidates.push_back(contender.candidate);
+  }
+  return candidates;
+}
+
+std::vector<Candidate> BucketConfirmation::reranked(std::vector<Candidate> candidates) {
+  if (state_.race_scale == Scale::kFull || candidates.size() < 2) return candidates;
+  const auto setting = meter_.setting(spot_, fallback_);
+  if (!setting.ok() || setting->fallback_us * setting->calls > kCheapSampleUs) return candidates;
+  candidates.resize(std::min(candidates.size(), kRerank));
+  std::vector<Contender> contenders;
+  for (const Candidate& candidate : candidates) {
+    Contender& added = contenders.emplace_back();
+    added.candidate = candidate;
+    added.resources = state_.space.workspace_bytes(candidate, bucket_.tokens);
+  }
+  const double now = meter_.elapsed_s();
+  const RaceTask task{spot_, -1, now + kRerankShare * (deadline_s_ - now), state_.request.seed};
+  std::vector<Candidate> ranking;
+  for (Contender& contender : race(meter_, task, std::move(contenders)).ranking) {
+    ranking.push_back(std::move(contender.candidate));
+  }
+  return ranking;
+}
+
+Status BucketConfirmation::run() {
+  const SearchResult& search = bucket_.searches[state_.group];
+  Evidence& evidence = bucket_.evidence;
+  meter_.begin("confirm", bucket_.tokens, 2);
+  const std::vector<Candidate> candidates = reranked(challengers());
+  if (candidates.empty()) {
+    const bool all_tried = search.complete && search.fallback_us > 0;
+    evidence.resolved = all_tried;
+    evidence.note = all_tried           ? "no candidate was faster in the race"
+                    : search.tried == 0 ? "not measured: budget spent"
+                                        : "budget spent before every candidate was tried";
+    return {};
+  }
+  evidence.note = "budget spent before the confirmation";
+  int met = 0;
+  for (const Candidate& challenger : candidates) {
+    if (++met > kMostChallengers || meter_.over(deadline_s_)) break;
+    const Next next = meet(challenger);
+    if (fallback_error_ && holds_everywhere(fallback_error_->code)) return *fallback_error_;
+    if (next == Next::kDone) break;
+  }
+  return {};
+}
+
+BucketConfirmation::Next BucketConfirmation::meet(const Candidate& challenger) {
+  const DuelResult duel =
+      compare(meter_, {challenger, fallback_, spot_, Goal::kGain, "confirm", deadline_s_});
+  if (duel.fallback_error) return default_failed(*duel.fallback_error);
+  if (duel.challenger_failed) {
+    bucket_.evidence.note =
+        fmt::format("the fastest candidate was rejected: {}", challenger.text());
+    return Next::kNextChallenger;
+  }
+  note_result(challenger, duel);
+  return duel.outcome == Outcome::kBetter ? verify_and_veto(challenger) : Next::kDone;
+}
+
+BucketConfirmation::Next BucketConfirmation::default_failed(const Error& error) {
+  fallback_error_ = error;
+  bucket_.evidence.note = fmt::format("the default itself failed: {}", error.message);
+  return Next::kDone;
+}
+
+void BucketConfirmation::note_result(const Candidate& challenger, const DuelResult& duel) {
+  Evidence& evidence = bucket_.evidence;
+  if (duel.versus.rounds == 0) return;
+  evidence.chosen = duel.time;
+  evidence.fallback = duel.versus.against_time;
+  evidence.speedup = duel.versus.speedup;
+  evidence.speedup_low = duel.versus.low;
+  evidence.speedup_high = duel.versus.high;
+  evidence.challenger = challenger.text();
+  evidence.resolved = duel.outcome != Outcome::kUnresolved;
+  if (duel.outcome == Outcome::kNotBetter) {
+    evidence.note = "the fastest candidate gains less than a change is worth";
+  } else if (duel.outcome == Outcome::kUnresolved) {
+    evidence.note =
+        fmt::format("unresolved after {} rounds: the interval is {:.1f} % wide on either side",
+                    duel.versus.rounds, 50 * (duel.versus.high - duel.versus.low));
+  }
+}
+
+BucketConfirmation::Next BucketConfirmation::verify_and_veto(const Candidate& challenger) {
+  Evidence& evidence = bucket_.evidence;
+  evidence.resolved = false;
+  // Right after it was timed, and on another routing: a candidate that is right only at first is no
+  // candidate.
+  if (Status status = meter_.check(challenger, spot_, "verify", 1); !status.ok()) {
+    if (status.error().code == ErrorCode::kInterrupted) {
+      evidence.note = "budget spent before the last check";
+      return Next::kDone;
+    }
+    meter_.reject(challenger, spot_, status.error(), "verify");
+    evidence.note = fmt::format("{} was wrong after it was timed", challenger.text());
+    return Next::kNextChallenger;
+  }
+  for (const std::string& workload : state_.request.veto_workloads) {
+    meter_.begin("veto", bucket_.tokens, 2);
+    const DuelResult duel =
+        compare(meter_, {challenger, fallback_, state_.spot(bucket_.tokens, Scale::kFull, workload),
+                         Goal::kNoLoss, "veto", deadline_s_});
+    if (duel.fallback_error) return default_failed(*duel.fallback_error);
+    if (duel.challenger_failed) return Next::kNextChallenger;
+    if (duel.outcome == Outcome::kLoss) {
+      evidence.note = fmt::format("vetoed on {}: {:.3f}x", workload, duel.versus.speedup);
+      return Next::kNextChallenger;
+    }
+    if (duel.outcome != Outcome::kNoLoss) {
+      evidence.note = fmt::format("budget spent before {} was measured", workload);
+      return Next::kDone;
+    }
+  }
+  bucket_.chosen = challenger;
+  bucket_.is_default = false;
+  evidence.challenger.clear();
+  evidence.note.clear();
+  evidence.resolved = true;
+  return Next::kDone;
+}
+
+}  // namespace
+
+Status confirm_buckets(TuneState& state, double end_s) {
+  state.meter.use_layouts(state.layout_group().layouts);
+  for (size_t i = 0; i < state.buckets.size(); ++i) {
+    BucketState& bucket = state.buckets[i];
+    const SearchResult& search = bucket.searches[state.group];
+    bucket.evidence.candidates = search.tried;
+    bucket.evidence.rejected = search.rejected;
+    const double deadline = share_deadline_s(state, i, end_s);
+    if (Status status = BucketConfirmation(state, bucket, deadline).run(); !status.ok()) {
+      return status;
+    }
+  }
+  return {};
+}
+
+}  // namespace moetune

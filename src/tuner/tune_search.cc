@@ -1,0 +1,154 @@
+#include "tuner/tune_search.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/hash.h"
+
+namespace moetune {
+namespace {
+
+// Of each race's winners this many go into the final race, where they are near the best.
+constexpr size_t kFinalistsPerRace = 3;
+constexpr double kNear = 1.03;
+// Of a bucket's time, kept for the race of whole candidates.
+constexpr double kFinalShare = 0.3;
+
+void add_once(std::vector<Candidate>& list, const Candidate& candidate) {
+  if (std::find(list.begin(), list.end(), candidate) == list.end()) list.push_back(candidate);
+}
+
+bool shares_tactic(const std::vector<Candidate>& incumbents, const Candidate& candidate,
+                   size_t stage) {
+  return std::any_of(incumbents.begin(), incumbents.end(), [&](const Candidate& incumbent) {
+    return incumbent.runner == candidate.runner && incumbent.scheme == candidate.scheme &&
+           incumbent.stages[stage] == candidate.stages[stage];
+  });
+}
+
+uint64_t race_seed(const Spot& spot, const std::string& where) {
+  return Hash64()
+      .add(spot.what.seed)
+      .add(static_cast<uint64_t>(spot.what.tokens))
+      .add(where)
+      .value();
+}
+
+}  // namespace
+
+SearchResult BucketSearch::run(const LayoutGroup& group, const Spot& spot, double deadline_s,
+                               const std::vector<Candidate>& incumbents) {
+  const int64_t tokens = spot.what.tokens;
+  const Scope scope{group, spot, deadline_s, space_.fallback(tokens)};
+  std::vector<Candidate> fitting;
+  for (const Candidate& incumbent : incumbents) {
+    if (space_.fits(incumbent, group, tokens)) add_once(fitting, incumbent);
+  }
+  SearchResult result;
+  finalists_.clear();
+  const std::vector<Arm> arms = space_.arms(group, tokens);
+  const double start = meter_.elapsed_s();
+  const double arms_end = start + (1 - kFinalShare) * (deadline_s - start);
+  for (size_t i = 0; i < arms.size(); ++i) {
+    const double now = meter_.elapsed_s();
+    const double share = (arms_end - now) / static_cast<double>(arms.size() - i);
+    search_arm(scope, arms[i], now + share, fitting, result);
+  }
+  final_race(scope, fitting, result);
+  return result;
+}
+
+void BucketSearch::search_arm(const Scope& scope, const Arm& arm, double deadline_s,
+                              const std::vector<Candidate>& incumbents, SearchResult& result) {
+  const size_t stages = arm.scheme->stages.size();
+  Candidate base = arm.base;
+  std::vector<Candidate> close;  // Put together with what came close in one stage.
+  for (size_t stage = 0; stage < stages; ++stage) {
+    const double now = meter_.elapsed_s();
+    const double share = (deadline_s - now) / static_cast<double>(stages - stage);
+    const RaceResult raced = race_stage(scope, arm, stage, base, now + share, incumbents);
+    result.tried += raced.tried;
+    result.rejected += static_cast<int>(raced.rejected.size());
+    result.complete = (result.tried == raced.tried || result.complete) && raced.complete;
+    if (raced.ranking.empty()) return;
+    base = raced.ranking[0].candidate;
+    const double limit = kNear * raced.ranking[0].time.median_us;
+    const size_t last = std::min(raced.ranking.size(), kFinalistsPerRace);
+    for (Candidate& other : close) other.stages[stage] = base.stages[stage];
+    for (size_t i = 1; i < last && raced.ranking[i].time.median_us <= limit; ++i) {
+      close.push_back(raced.ranking[i].candidate);
+    }
+  }
+  add_once(finalists_, base);
+  for (const Candidate& candidate : close) {
+    if (space_.fits(candidate, scope.group, scope.spot.what.tokens))
+      add_once(finalists_, candidate);
+  }
+}
+
+RaceResult BucketSearch::race_stage(const Scope& scope, const Arm& arm, size_t stage,
+                                    const Candidate& base, double deadline_s,
+                                    const std::vector<Candidate>& incumbents) {
+  const StageSpace& stage_space = arm.scheme->stages[stage];
+  const std::string where = fmt::format("{}/{}/{}", base.runner, base.scheme, stage_space.name);
+  StageTimes& seen = seen_[where];
+  std::set<std::string>& bad = bad_[where];
+  std::vector<Contender> contenders;
+  for (const Candidate& candidate :
+       space_.variations(arm, scope.group, stage, base, scope.spot.what.tokens)) {
+    const std::string tactic = candidate.stages[stage].tactic.text();
+    if (candidate != base && bad.contains(tactic)) continue;
+    const bool pinned = candidate == base || shares_tactic(incumbents, candidate, stage);
+    Contender& added = contenders.emplace_back(contender(candidate, scope.spot, pinned));
+    const auto expected = seen.find(tactic);
+    if (expected != seen.end()) added.expected = expected->second;
+  }
+  meter_.begin("race", scope.spot.what.tokens, static_cast<int>(contenders.size()));
+  const bool is_whole = arm.scheme->stages.size() == 1;
+  const RaceTask task{scope.spot, is_whole ? -1 : static_cast<int>(stage), deadline_s,
+                      race_seed(scope.spot, where)};
+  RaceResult raced = race(meter_, task, std::move(contenders));
+  for (const Candidate& rejected : raced.rejected) {
+    const MeasurementRecord* record = meter_.known().rejected(rejected, scope.spot);
+    const bool everywhere = record != nullptr && holds_everywhere(record->rejected_as);
+    if (everywhere && rejected != base) bad.insert(rejected.stages[stage].tactic.text());
+  }
+  for (const Contender& ranked : raced.ranking) {
+    seen[ranked.candidate.stages[stage].tactic.text()] =
+        ranked.time.median_us / raced.ranking[0].time.median_us;
+  }
+  return raced;
+}
+
+void BucketSearch::final_race(const Scope& scope, const std::vector<Candidate>& incumbents,
+                              SearchResult& result) {
+  std::vector<Contender> contenders;
+  contenders.push_back(contender(scope.fallback, scope.spot, true));
+  const auto add = [&](const Candidate& candidate, bool pinned) {
+    const bool is_there = std::any_of(contenders.begin(), contenders.end(),
+                                      [&](const Contender& c) { return c.candidate == candidate; });
+    if (!is_there) contenders.push_back(contender(candidate, scope.spot, pinned));
+  };
+  for (const Candidate& incumbent : incumbents) add(incumbent, true);
+  for (const Candidate& finalist : finalists_) add(finalist, false);
+  const RaceTask task{scope.spot, -1, scope.deadline_s, race_seed(scope.spot, "final")};
+  RaceResult raced = race(meter_, task, std::move(contenders));
+  result.complete = result.complete && raced.complete;
+  result.rejected += static_cast<int>(raced.rejected.size());
+  result.tried = std::max(result.tried, raced.tried);
+  result.ranking = std::move(raced.ranking);
+  for (const Contender& ranked : result.ranking) {
+    if (ranked.candidate == scope.fallback) result.fallback_us = ranked.time.median_us;
+  }
+}
+
+Contender BucketSearch::contender(const Candidate& candidate, const Spot& spot, bool pinned) const {
+  Contender made;
+  made.candidate = candidate;
+  made.pinned = pinned;
+  made.resources = space_.workspace_bytes(candidate, spot.what.tokens);
+  return made;
+}
+
+}  // namespace moetune

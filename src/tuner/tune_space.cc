@@ -1,0 +1,188 @@
+#include "tuner/tune_space.h"
+
+#include <algorithm>
+#include <functional>
+#include <set>
+
+#include "tuner/fit.h"
+
+namespace moetune {
+namespace {
+
+// Combinations of stages that a search for a fitting one looks at. Only spaces whose stages depend
+// on each other, or on the layout, are searched at all, and those of real runners are ten times
+// smaller.
+constexpr int64_t kMostCombinations = 20000;
+
+using Points = std::vector<std::vector<Tactic>>;  // by stage
+
+Points points_of(const Scheme& scheme, int64_t tokens) {
+  Points points;
+  for (const StageSpace& stage : scheme.stages) points.push_back(stage.space.points(tokens));
+  return points;
+}
+
+// Calls `visit` with every combination of the stages' tactics, up to kMostCombinations.
+void for_each_combination(const Candidate& prototype, const Points& points,
+                          const std::function<void(const Candidate&)>& visit) {
+  int64_t product = 1;
+  for (const auto& stage : points) {
+    product = std::min(product * static_cast<int64_t>(stage.size()), kMostCombinations);
+  }
+  Candidate candidate = prototype;
+  for (int64_t index = 0; index < product; ++index) {
+    int64_t rest = index;
+    for (size_t s = points.size(); s-- > 0;) {
+      const auto count = static_cast<int64_t>(points[s].size());
+      candidate.stages[s].tactic = points[s][static_cast<size_t>(rest % count)];
+      rest /= count;
+    }
+    visit(candidate);
+  }
+}
+
+Candidate prototype_of(const TunableRunner& runner, const Scheme& scheme) {
+  Candidate candidate{runner.name(), runner.version(), scheme.name, {}};
+  for (const StageSpace& stage : scheme.stages) candidate.stages.push_back({stage.name, {}});
+  return candidate;
+}
+
+// How many parameters agree, by name, wherever they stand: schemes differ in stages but share
+// names.
+int likeness(const Candidate& a, const Candidate& b) {
+  int agreeing = 0;
+  for (size_t s = 0; s < a.stages.size(); ++s) {
+    const Candidate::Stage& stage = a.stages[s];
+    const auto same_name =
+        std::find_if(b.stages.begin(), b.stages.end(),
+                     [&](const Candidate::Stage& other) { return other.name == stage.name; });
+    const Tactic* reference = same_name != b.stages.end() ? &same_name->tactic
+                              : s < b.stages.size()       ? &b.stages[s].tactic
+                                                          : nullptr;
+    if (reference == nullptr) continue;
+    for (const auto& [name, value] : stage.tactic.parameters()) {
+      const ParameterValue* other = reference->find(name);
+      agreeing += other != nullptr && *other == value;
+    }
+  }
+  return agreeing;
+}
+
+}  // namespace
+
+CandidateSpace::CandidateSpace(std::span<TunableRunner* const> runners, const Buckets& buckets,
+                               bool has_weights)
+    : runners_(runners.begin(), runners.end()) {
+  if (has_weights) {
+    find_groups(buckets);
+    return;
+  }
+  LayoutGroup all{{}, true};
+  std::set<std::string> seen;
+  for (TunableRunner* runner : runners_) {
+    const std::string layout = runner->layout(runner->default_candidate(buckets.maximum()));
+    if (seen.insert(runner->name()).second) all.layouts.push_back({runner->name(), layout});
+  }
+  groups_.push_back(std::move(all));
+}
+
+void CandidateSpace::find_groups(const Buckets& buckets) {
+  const Candidate first = fallback(buckets.maximum());
+  groups_.push_back({{{first.runner, runners_[0]->layout(first)}}, true});
+  const std::set<int64_t> sizes{buckets.sizes().front(), buckets.maximum()};
+  for (TunableRunner* runner : runners_) {
+    for (int64_t tokens : sizes) add_to_groups(*runner, runner->default_candidate(tokens));
+    for (const Scheme& scheme : runner->schemes()) {
+      for (int64_t tokens : sizes) {
+        for_each_combination(prototype_of(*runner, scheme), points_of(scheme, tokens),
+                             [&](const Candidate& candidate) {
+                               if (runner->why_excluded(candidate, tokens).empty()) {
+                                 add_to_groups(*runner, candidate);
+                               }
+                             });
+      }
+    }
+  }
+}
+
+void CandidateSpace::add_to_groups(const TunableRunner& runner, const Candidate& candidate) {
+  const WeightLayout layout{runner.name(), runner.layout(candidate)};
+  for (const LayoutGroup& group : groups_) {
+    if (group.layouts[0] == layout) return;
+  }
+  groups_.push_back({{layout}, false});
+}
+
+bool CandidateSpace::fits(const Candidate& candidate, const LayoutGroup& group,
+                          int64_t tokens) const {
+  const TunableRunner* runner = find_runner(runners_, candidate.runner);
+  if (runner == nullptr || !why_unfit(*runner, candidate, tokens).empty()) return false;
+  const WeightLayout layout{candidate.runner, runner->layout(candidate)};
+  return std::find(group.layouts.begin(), group.layouts.end(), layout) != group.layouts.end();
+}
+
+std::vector<Arm> CandidateSpace::arms(const LayoutGroup& group, int64_t tokens) const {
+  const Candidate first = fallback(tokens);
+  std::vector<Arm> arms;
+  for (TunableRunner* runner : runners_) {
+    const bool in_group =
+        std::any_of(group.layouts.begin(), group.layouts.end(),
+                    [&](const WeightLayout& layout) { return layout.runner == runner->name(); });
+    if (!in_group) continue;
+    const Candidate own_default = runner->default_candidate(tokens);
+    for (const Scheme& scheme : runner->schemes()) {
+      Arm arm{runner, &scheme, prototype_of(*runner, scheme)};
+      const bool is_default = own_default.scheme == scheme.name && fits(own_default, group, tokens);
+      const auto base =
+          is_default ? own_default : closest(arm, group, own_default, std::nullopt, tokens);
+      if (!base) continue;
+      arm.base = *base;
+      const bool goes_first = arm.base == first;
+      arms.insert(goes_first ? arms.begin() : arms.end(), std::move(arm));
+    }
+  }
+  return arms;
+}
+
+std::optional<Candidate> CandidateSpace::closest(const Arm& arm, const LayoutGroup& group,
+                                                 const Candidate& target,
+                                                 std::optional<size_t> fixed_stage,
+                                                 int64_t tokens) const {
+  Points points = points_of(*arm.scheme, tokens);
+  if (fixed_stage) points[*fixed_stage] = {target.stages[*fixed_stage].tactic};
+  std::optional<Candidate> best;
+  int best_likeness = -1;
+  for_each_combination(prototype_of(*arm.runner, *arm.scheme), points, [&](const Candidate& c) {
+    const int found = likeness(c, target);
+    if (found <= best_likeness || !fits(c, group, tokens)) return;
+    best = c;
+    best_likeness = found;
+  });
+  return best;
+}
+
+std::vector<Candidate> CandidateSpace::variations(const Arm& arm, const LayoutGroup& group,
+                                                  size_t stage, const Candidate& base,
+                                                  int64_t tokens) const {
+  std::vector<Candidate> found{base};
+  for (Tactic& tactic : arm.scheme->stages[stage].space.points(tokens)) {
+    if (tactic == base.stages[stage].tactic) continue;
+    Candidate candidate = base;
+    candidate.stages[stage].tactic = std::move(tactic);
+    if (fits(candidate, group, tokens)) {
+      found.push_back(std::move(candidate));
+    } else if (stage == 0 && arm.scheme->stages.size() > 1) {
+      if (auto adapted = closest(arm, group, candidate, stage, tokens)) {
+        found.push_back(*std::move(adapted));
+      }
+    }
+  }
+  return found;
+}
+
+size_t CandidateSpace::workspace_bytes(const Candidate& candidate, int64_t tokens) const {
+  const TunableRunner* runner = find_runner(runners_, candidate.runner);
+  return runner == nullptr ? 0 : runner->workspace_bytes(candidate, tokens);
+}
+
+}  // namespace moetune

@@ -1,0 +1,65 @@
+// What the phases of tuning a problem share.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "moetune/autotuner.h"
+#include "tuner/tune_meter.h"
+#include "tuner/tune_search.h"
+#include "tuner/tune_space.h"
+
+namespace moetune {
+
+struct BucketState {
+  int64_t tokens = 0;
+  double importance = 1;
+  std::vector<SearchResult> searches;  ///< By layout group.
+  Candidate chosen;
+  bool is_default = true;
+  Evidence evidence;
+};
+
+struct TuneState {
+  const TuneRequest& request;
+  Meter& meter;
+  const CandidateSpace& space;
+  Scale race_scale = Scale::kFull;
+  size_t group = 0;  ///< Whose layout the plan has.
+  std::vector<BucketState> buckets;
+
+  const LayoutGroup& layout_group() const { return space.groups()[group]; }
+  Spot spot(int64_t tokens, Scale scale) const { return spot(tokens, scale, request.workload); }
+  Spot spot(int64_t tokens, Scale scale, const std::string& workload) const {
+    return {{tokens, workload, request.seed}, scale};
+  }
+};
+
+/// When a bucket's share of the time until `end_s` is used up: by importance among itself and the
+/// buckets still to come. What one leaves unused is there for those after it.
+double share_deadline_s(const TuneState& state, size_t bucket, double end_s);
+
+/// "2026-01-31T12:00:00Z", now.
+std::string utc_now();
+
+// ---- The phases, in order. Each ends early, and leaves the state valid, when time is up or the
+// user stops. ----------------------
+
+/// Races every bucket in every layout group until `end_s`. An error where the default itself fails.
+Status race_buckets(TuneState& state, BucketSearch& search, double end_s);
+/// Whether another layout than the default's makes the better plan. If so it becomes the state's
+/// group, every bucket has its choice, and nothing is left to confirm: there is no falling back to
+/// the default within such a plan.
+bool choose_other_layout(TuneState& state, double end_s);
+/// Proves the likely winners right bit for bit, where the request says how.
+void check_exactly(TuneState& state, double end_s);
+/// Whether nothing stands against a candidate from check_exactly().
+bool is_exact(TuneState& state, const Candidate& candidate, int64_t tokens);
+/// Confirms each bucket's winner against the default, and vetoes. An error where the default itself
+/// fails.
+Status confirm_buckets(TuneState& state, double end_s);
+/// The plan's decisions: who runs at the buckets, and between them.
+std::vector<Decision> settle_intervals(TuneState& state);
+
+}  // namespace moetune
