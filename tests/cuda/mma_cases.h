@@ -15,7 +15,8 @@ struct MmaCase {
   FusedMoeSpec spec;
 };
 
-inline FusedMoeSpec mma_spec(int64_t hidden, int64_t intermediate, int64_t experts, int top_k, WeightFormat format) {
+inline FusedMoeSpec mma_spec(int64_t hidden, int64_t intermediate, int64_t experts, int top_k,
+                             WeightFormat format) {
   FusedMoeSpec spec;
   spec.hidden = hidden;
   spec.intermediate = intermediate;
@@ -41,7 +42,8 @@ inline std::vector<MmaCase> model_cases(WeightFormat format) {
   return cases;
 }
 
-/// Awkward sizes: none is a multiple of what kernels like. All activations, biases, groups, f32 output, several ranks.
+/// Awkward sizes: none is a multiple of what kernels like. All activations, biases, groups, f32
+/// output, several ranks.
 inline std::vector<MmaCase> odd_cases(WeightFormat format) {
   std::vector<MmaCase> cases = {
       {"96/40 of 12", mma_spec(96, 40, 12, 3, format)},
@@ -54,18 +56,22 @@ inline std::vector<MmaCase> odd_cases(WeightFormat format) {
   cases[1].spec.bias = true;
   cases[2].spec.activation = Activation::kRelu2;
   cases[2].spec.output = DataType::kF32;
-  cases[3].spec.router = {.score = Score::kSigmoid, .selection_bias = true, .groups = 4, .top_groups = 2};
+  cases[3].spec.router = {
+      .score = Score::kSigmoid, .selection_bias = true, .groups = 4, .top_groups = 2};
   cases[4].spec.global_experts = 16;
   cases[4].spec.ep = 2;
   return cases;
 }
 
-/// `count` allowed points of a space, or fewer where there are not so many; the same ones for the same seed.
-inline std::vector<Tactic> sample_points(const Space& space, int64_t tokens, int count, uint64_t seed) {
+/// `count` allowed points of a space, or fewer where there are not so many; the same ones for the
+/// same seed.
+inline std::vector<Tactic> sample_points(const Space& space, int64_t tokens, int count,
+                                         uint64_t seed) {
   std::mt19937_64 random(seed);
   std::vector<Tactic> points;
   for (int tries = 0; tries < 4000 && static_cast<int>(points.size()) < count; ++tries) {
-    Tactic point = space.point(static_cast<int64_t>(random() % static_cast<uint64_t>(space.product_size())));
+    Tactic point =
+        space.point(static_cast<int64_t>(random() % static_cast<uint64_t>(space.product_size())));
     if (space.why_excluded(point, tokens).empty()) points.push_back(std::move(point));
   }
   return points;
@@ -73,7 +79,8 @@ inline std::vector<Tactic> sample_points(const Space& space, int64_t tokens, int
 
 /// What GEMM 1 (0) or GEMM 2 (1) of a specification is to its kernel.
 inline GemmRole role_of(const FusedMoeSpec& spec, const WeightLayout& layout, int stage) {
-  if (stage == 0) return {&layout.w13, layout.epilogue, static_cast<int>((spec.hidden + 7) / 8 * 8), false};
+  if (stage == 0)
+    return {&layout.w13, layout.epilogue, static_cast<int>((spec.hidden + 7) / 8 * 8), false};
   return {&layout.w2, kernels::kIdentity, layout.activation_columns, spec.output == DataType::kF32};
 }
 

@@ -1,5 +1,5 @@
-// Compiles a sample of cuda.mma's kernels for every architecture and compares what the planner said with what the compiler
-// reports. Needs NVRTC, no GPU.
+// Compiles a sample of cuda.mma's kernels for every architecture and compares what the planner said
+// with what the compiler reports. Needs NVRTC, no GPU.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -36,8 +36,10 @@ std::vector<Sample> samples(const Architecture& arch) {
           const GemmTactic tactic = read_gemm_tactic(path, point);
           const GemmRole role = role_of(spec, layout, stage);
           const std::string text = arch.text() + " " + kernel_expression(tactic, layout, role);
-          list.push_back({text, limits, estimate_needs(tactic, layout, *role.matrix),
-                          compile_request({text, kernel_source(path), {kernel_expression(tactic, layout, role)}}, arch)});
+          list.push_back(
+              {text, limits, estimate_needs(tactic, layout, *role.matrix),
+               compile_request(
+                   {text, kernel_source(path), {kernel_expression(tactic, layout, role)}}, arch)});
         }
       }
     }
@@ -51,7 +53,8 @@ TEST_P(MmaCompileSlow, KernelsTakeWhatThePlannerSays) {
   const auto nvrtc = load_nvrtc();
   if (!nvrtc.ok()) GTEST_SKIP() << nvrtc.error().message;
   const Architecture arch{GetParam() / 10, GetParam() % 10};
-  if (!(*nvrtc)->supports(arch)) GTEST_SKIP() << "NVRTC " << (*nvrtc)->version_text() << " does not know " << arch.text();
+  if (!(*nvrtc)->supports(arch))
+    GTEST_SKIP() << "NVRTC " << (*nvrtc)->version_text() << " does not know " << arch.text();
   const std::vector<Sample> list = samples(arch);
   ASSERT_GE(list.size(), 10u);
   std::vector<CompileRequest> requests;
@@ -61,11 +64,14 @@ TEST_P(MmaCompileSlow, KernelsTakeWhatThePlannerSays) {
     ASSERT_TRUE(programs[i].ok()) << list[i].what << ": " << programs[i].error().message;
     const KernelResources& got = programs[i].value()->kernels[0].resources;
     const KernelNeeds& said = list[i].needs;
-    // Spills of a few words are what min_blocks asks for at the edge of the budget; more is a tactic that should be excluded.
+    // Spills of a few words are what min_blocks asks for at the edge of the budget; more is a
+    // tactic that should be excluded.
     EXPECT_LE(got.spill_store_bytes, 64) << list[i].what;
-    EXPECT_NEAR(got.registers, said.registers, 40) << list[i].what;
+    EXPECT_LE(said.registers, got.registers + 24)
+        << list[i].what << ": good tactics would be excluded";
     EXPECT_LE(got.static_shared_bytes, said.shared_bytes + 16) << list[i].what;
-    EXPECT_LE(got.registers, register_budget(list[i].limits, said.threads, said.min_blocks)) << list[i].what;
+    EXPECT_LE(got.registers, register_budget(list[i].limits, said.threads, said.min_blocks))
+        << list[i].what;
   }
 }
 
@@ -73,23 +79,32 @@ TEST_P(MmaCompileSlow, RoutingCombiningAndPackingCompile) {
   const auto nvrtc = load_nvrtc();
   if (!nvrtc.ok()) GTEST_SKIP() << nvrtc.error().message;
   const Architecture arch{GetParam() / 10, GetParam() % 10};
-  if (!(*nvrtc)->supports(arch)) GTEST_SKIP() << "NVRTC " << (*nvrtc)->version_text() << " does not know " << arch.text();
+  if (!(*nvrtc)->supports(arch))
+    GTEST_SKIP() << "NVRTC " << (*nvrtc)->version_text() << " does not know " << arch.text();
   const std::string ns = "moetune::kernels::";
   const CompileRequest requests[] = {
-      compile_request({"route", "cuda/kernels/route.cuh",
-                       {ns + "route<8>", ns + "route_and_group<8>", ns + "route_and_group_few<8>", ns + "group_few_pairs<0>",
-                        ns + "group_pairs<0>", ns + "group_count<0>", ns + "group_place<0>"}}, arch),
-      compile_request({"combine", "cuda/kernels/combine.cuh", {ns + "combine<false>", ns + "align_rows<0>"}}, arch),
-      compile_request({"pack", "cuda/kernels/pack.cuh", {ns + "pack_bf16<false>", ns + "pack_nvfp4<true>"}}, arch),
+      compile_request({"route",
+                       "cuda/kernels/route.cuh",
+                       {ns + "route<8>", ns + "route_and_group<8>", ns + "route_and_group_few<8>",
+                        ns + "group_few_pairs<0>", ns + "group_pairs<0>", ns + "group_count<0>",
+                        ns + "group_place<0>"}},
+                      arch),
+      compile_request(
+          {"combine", "cuda/kernels/combine.cuh", {ns + "combine<false>", ns + "align_rows<0>"}},
+          arch),
+      compile_request(
+          {"pack", "cuda/kernels/pack.cuh", {ns + "pack_bf16<false>", ns + "pack_nvfp4<true>"}},
+          arch),
   };
   for (const auto& program : default_jit().compile_all(requests)) {
     ASSERT_TRUE(program.ok()) << program.error().message;
-    for (const CompiledKernel& kernel : (*program)->kernels) EXPECT_EQ(kernel.resources.spill_store_bytes, 0) << kernel.expression;
+    for (const CompiledKernel& kernel : (*program)->kernels)
+      EXPECT_EQ(kernel.resources.spill_store_bytes, 0) << kernel.expression;
   }
 }
 
 INSTANTIATE_TEST_SUITE_P(Architectures, MmaCompileSlow, testing::Values(80, 86, 89, 90, 100, 120),
-                         [](const auto& info) { return "sm_" + std::to_string(info.param); });
+                         [](const auto& which) { return "sm_" + std::to_string(which.param); });
 
 }  // namespace
 }  // namespace moetune::cuda

@@ -15,7 +15,8 @@ constexpr int64_t kTokens[] = {1, 2, 3, 4, 7, 16, 33, 64, 129, 257, 1000, 4096, 
 std::vector<MmaCase> all_cases() {
   std::vector<MmaCase> all;
   for (WeightFormat format : {WeightFormat::kBf16, WeightFormat::kNvfp4}) {
-    for (auto& list : {model_cases(format), odd_cases(format)}) all.insert(all.end(), list.begin(), list.end());
+    for (auto& list : {model_cases(format), odd_cases(format)})
+      all.insert(all.end(), list.begin(), list.end());
   }
   return all;
 }
@@ -47,7 +48,9 @@ TEST(MmaSpace, TacticsSurviveBeingReadAndWritten) {
     const SchemePaths& paths = *find_scheme(scheme.name);
     for (int stage = 0; stage < 2; ++stage) {
       for (const Tactic& point : sample_points(scheme.stages[stage].space, 64, 20, 1)) {
-        EXPECT_EQ(write_gemm_tactic(read_gemm_tactic(stage == 0 ? paths.gemm1 : paths.gemm2, point)), point);
+        EXPECT_EQ(
+            write_gemm_tactic(read_gemm_tactic(stage == 0 ? paths.gemm1 : paths.gemm2, point)),
+            point);
       }
     }
   }
@@ -67,7 +70,9 @@ TEST(MmaSpace, ATileBeyondSharedMemoryIsExcludedWithBothNumbers) {
   const std::string reason = scheme.stages[1].space.why_excluded(write_gemm_tactic(tactic), 256);
   EXPECT_NE(reason.find("131,072"), std::string::npos) << reason;
   EXPECT_NE(reason.find("101,376"), std::string::npos) << reason;
-  EXPECT_EQ(make_schemes(spec, *find_limits(90))[1].stages[1].space.why_excluded(write_gemm_tactic(tactic), 256), "");
+  EXPECT_EQ(make_schemes(spec, *find_limits(90))[1].stages[1].space.why_excluded(
+                write_gemm_tactic(tactic), 256),
+            "");
 }
 
 TEST(MmaSpace, SpecificationsBeyondTheFamilySayWhy) {

@@ -1,6 +1,7 @@
 // The layer's smaller ends: combining what the GEMMs left, and aligning what comes in.
 //
-// output[token] = sum over the token's slots, in order, of weight * row: the same bits on every run.
+// output[token] = sum over the token's slots, in order, of weight * row: the same bits on every
+// run.
 #pragma once
 
 #include "cuda/kernels/ptx.cuh"

@@ -34,11 +34,13 @@ struct OutputScale {
   }
 };
 
-// The sums of one row group for kNb * 8 tokens from `first_token` of a tile on, as mma leaves them: lane 4g + j has the group's rows g
-// (elements 0, 1) and g + 8 (2, 3) for tokens 2j and 2j + 1 of every 8.
+// The sums of one row group for kNb * 8 tokens from `first_token` of a tile on, as mma leaves them:
+// lane 4g + j has the group's rows g (elements 0, 1) and g + 8 (2, 3) for tokens 2j and 2j + 1 of
+// every 8.
 template <int kFormat, int kEpilogue, bool kBias, int kNb>
-__device__ inline void store_tokens(const GemmParams& p, const Tile& tile, const OutputScale<kFormat>& scale, int group,
-                                    int first_token, const float (&acc)[kNb][4], int lane) {
+__device__ inline void store_tokens(const GemmParams& p, const Tile& tile,
+                                    const OutputScale<kFormat>& scale, int group, int first_token,
+                                    const float (&acc)[kNb][4], int lane) {
   if (group >= p.groups) return;
   constexpr bool kGated = is_gated(kEpilogue);
   const int g = lane >> 2, j = lane & 3;
@@ -54,7 +56,8 @@ __device__ inline void store_tokens(const GemmParams& p, const Tile& tile, const
     for (int t = 0; t < 2; ++t) {
       const int token = first_token + n * 8 + 2 * j + t;
       if (token >= tile.rows) continue;
-      const float low = acc[n][t] * scale.low + bias_low, high = acc[n][t + 2] * scale.high + bias_high;
+      const float low = acc[n][t] * scale.low + bias_low,
+                  high = acc[n][t + 2] * scale.high + bias_high;
       const i64 row = i64(tile.first_row + token) * p.output_stride;
       if constexpr (kEpilogue == kIdentity) {
         float* out = static_cast<float*>(p.output) + row + group * kGroupRows + 2 * g;
@@ -66,6 +69,25 @@ __device__ inline void store_tokens(const GemmParams& p, const Tile& tile, const
         *reinterpret_cast<u32*>(out) = to_bf16x2(relu2(low), relu2(high));
       }
     }
+}
+
+template <int kMt, int kNb>
+using Sums = float[kMt][kNb][4];
+
+// Stores the sums of kMt row groups and begins new ones.
+template <int kFormat, int kEpilogue, bool kBias, int kMt, int kNb>
+__device__ inline void store_set(const GemmParams& p, const Tile& tile,
+                                 const OutputScale<kFormat>& scale, int first_group,
+                                 int first_token, Sums<kMt, kNb>& acc, int lane) {
+#pragma unroll
+  for (int m = 0; m < kMt; ++m) {
+    store_tokens<kFormat, kEpilogue, kBias>(p, tile, scale, first_group + m, first_token, acc[m],
+                                            lane);
+#pragma unroll
+    for (int n = 0; n < kNb; ++n)
+#pragma unroll
+      for (int i = 0; i < 4; ++i) acc[m][n][i] = 0.0f;
+  }
 }
 
 }  // namespace moetune::kernels

@@ -1,9 +1,11 @@
-// GEMM 2 and combine in one kernel, for a handful of tokens: a block computes some rows of one token's output, each warp takes one of
-// the token's slots at a time, and the slots' results are added in slot order. Where two tokens share an expert its weights are read
-// twice, the second time from L2.
+// GEMM 2 and combine in one kernel, for a handful of tokens: a block computes some rows of one
+// token's output, each warp takes one of the token's slots at a time, and the slots' results are
+// added in slot order. Where two tokens share an expert its weights are read twice, the second time
+// from L2.
 //   grid  x: blocks of kMt row groups, y: tokens; kWarps warps, one per slot
-// The weights depend on the routing alone, so their loads start before GEMM 1 has ended (kernels of one call are launched so that
-// the routing is complete when this kernel starts: GEMM 1 lets its successor start only after it has waited for the routing).
+// The weights depend on the routing alone, so their loads start before GEMM 1 has ended (kernels of
+// one call are launched so that the routing is complete when this kernel starts: GEMM 1 lets its
+// successor start only after it has waited for the routing).
 #pragma once
 
 #include "cuda/kernels/epilogue.cuh"
@@ -15,8 +17,10 @@ template <int kFormat, int kMt, int kDepth>
 class SlotDot {
  public:
   __device__ SlotDot(const GemmParams& p, int expert, int first_group, int lane)
-      : p_(p), lane_(lane),
-        stream_(p.weights + i64(expert) * p.expert_bytes, first_group, p.groups, 0, p.units, p.units, expert >= 0 ? 1 : 0) {
+      : p_(p),
+        lane_(lane),
+        stream_(p.weights + i64(expert) * p.expert_bytes, first_group, p.groups, 0, p.units,
+                p.units, expert >= 0 ? 1 : 0) {
 #pragma unroll
     for (int d = 0; d < kDepth; ++d) stream_.load(ring_[d], lane);
   }
@@ -34,11 +38,13 @@ class SlotDot {
   }
 
  private:
-  __device__ void multiply(const u16* row, int unit, const WeightUnit<kFormat> (&weights)[kMt], float (&acc)[kMt][4]) {
+  __device__ void multiply(const u16* row, int unit, const WeightUnit<kFormat> (&weights)[kMt],
+                           float (&acc)[kMt][4]) {
     u32 b[2][4] = {};
     const int k = unit * kUnitK + (lane_ & 3) * 16;
 #pragma unroll
-    for (int h = 0; h < 2; ++h) load_activations(b[h], row + k + 8 * h, lane_ < 4 && k + 8 * h < p_.k);
+    for (int h = 0; h < 2; ++h)
+      load_activations(b[h], row + k + 8 * h, lane_ < 4 && k + 8 * h < p_.k);
 #pragma unroll
     for (int half = 0; half < 2; ++half)
 #pragma unroll
@@ -61,7 +67,8 @@ template <int kFormat, bool kBias, bool kF32Output, int kMt, int kWarps, int kDe
 __global__ void __launch_bounds__(32 * kWarps, kMinBlocks) gemm_combine(const GemmCombineParams p) {
   constexpr int kRows = kMt * kGroupRows;
   __shared__ float slots[kWarps][kRows];
-  const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, token = blockIdx.y, first_group = blockIdx.x * kMt;
+  const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, token = blockIdx.y,
+            first_group = blockIdx.x * kMt;
 
   const int first_expert = p.first_expert ? *p.first_expert : 0;
   float sum = 0.0f;
@@ -91,7 +98,10 @@ __global__ void __launch_bounds__(32 * kWarps, kMinBlocks) gemm_combine(const Ge
         if (p.row_of_pair[at] < 0) continue;
         float y = slots[w][threadIdx.x];
         if constexpr (kBias)
-          y += p.gemm.bias[(i64(p.ids[at] - first_expert) * p.gemm.groups + first_group) * kGroupRows + threadIdx.x];
+          y +=
+              p.gemm
+                  .bias[(i64(p.ids[at] - first_expert) * p.gemm.groups + first_group) * kGroupRows +
+                        threadIdx.x];
         sum += p.weights[at] * y;
       }
     }

@@ -1,13 +1,18 @@
 // The GEMM of decode: few tokens per expert, so the weights' bytes are the time.
 //
-// Weight rows are the M of mma.m16n8k16, a tile of kNt tokens its N. Every warp streams its own weights from memory into a ring
-// of kDepth units in registers, never through shared memory; the activations it needs come by plain loads, gathered by row, and
-// mostly hit L1, since the warps of a block read the same ones. So no warp waits for another before the end, and what is in
-// flight per multiprocessor is warps x kDepth x unit bytes.
-//   grid   x: blocks of kWm * kMt * sets row groups, y: token tiles (those past the real count leave)
-//   warps  kWm along the row groups, kWk along k (their partial sums meet in shared memory, in a fixed order)
-//   sets   with kManySets a warp works through p.sets sets of row groups in one stream, which pays where k is short. Where k has just
-//          kHeldUnits units, the activations of all of them stay in registers.
+// Weight rows are the M of mma.m16n8k16, a tile of kNt tokens its N. Every warp streams its own
+// weights from memory into a ring of kDepth units in registers, never through shared memory; the
+// activations it needs come by plain loads, gathered by row, and mostly hit L1, since the warps of
+// a block read the same ones. So no warp waits for another before the end, and what is in flight
+// per multiprocessor is warps x kDepth x unit bytes.
+//
+// A block has kWm warps along the row groups times kWk along k, whose sums meet in shared memory,
+// in a fixed order. With kManySets a warp works through p.sets sets of row groups in one stream,
+// which pays where k is short; where k has just kHeldUnits units, the activations of all of them
+// stay in registers.
+//
+// grid.x: blocks of kWm * kMt * sets row groups; grid.y: token tiles (those past the real count
+// leave).
 #pragma once
 
 #include "cuda/kernels/epilogue.cuh"
@@ -30,7 +35,8 @@ class TokenStream {
       const int token = n * 8 + (lane >> 2);
       live_[n] = token < tile.rows;
       const int row = tile.first_row + (live_[n] ? token : 0);
-      at_[n] = p.input + i64(p.row_index ? p.row_index[row] : row) * p.input_stride + first_unit * kUnitK + (lane & 3) * 16;
+      at_[n] = p.input + i64(p.row_index ? p.row_index[row] : row) * p.input_stride +
+               first_unit * kUnitK + (lane & 3) * 16;
     }
   }
 
@@ -66,7 +72,7 @@ class TokenStream {
 };
 
 template <int kFormat, int kMt, int kNb>
-__device__ inline void multiply_unit(float (&acc)[kMt][kNb][4], const WeightUnit<kFormat> (&weights)[kMt],
+__device__ inline void multiply_unit(Sums<kMt, kNb>& acc, const WeightUnit<kFormat> (&weights)[kMt],
                                      const TokenUnit<kNb>& tokens) {
 #pragma unroll
   for (int half = 0; half < 2; ++half)
@@ -78,15 +84,44 @@ __device__ inline void multiply_unit(float (&acc)[kMt][kNb][4], const WeightUnit
       for (int n = 0; n < kNb; ++n)
 #pragma unroll
         for (int s = 0; s < 2; ++s)
-          mma(acc[m][n], a[s][0], a[s][1], a[s][2], a[s][3], tokens[n][half][2 * s], tokens[n][half][2 * s + 1]);
+          mma(acc[m][n], a[s][0], a[s][1], a[s][2], a[s][3], tokens[n][half][2 * s],
+              tokens[n][half][2 * s + 1]);
     }
 }
 
-template <int kFormat, int kEpilogue, bool kBias, bool kRaggedK, int kNt, int kMt, int kWm, int kWk, int kDepth, bool kManySets,
-          int kHeldUnits, int kMinBlocks>
+// Adds up the sums of the kWk warps that share row groups, for the first of them. The whole block
+// calls this.
+template <int kWm, int kWk, int kMt, int kNb>
+__device__ inline void sum_along_k(Sums<kMt, kNb>& acc, float* partial, int wm, int wk, int lane) {
+  auto at = [&](int k, int m, int n, int i) -> float& {
+    return partial[((((k - 1) * kWm + wm) * kMt + m) * kNb + n) * 128 + i * 32 + lane];
+  };
+  if (wk > 0) {
+#pragma unroll
+    for (int m = 0; m < kMt; ++m)
+#pragma unroll
+      for (int n = 0; n < kNb; ++n)
+#pragma unroll
+        for (int i = 0; i < 4; ++i) at(wk, m, n, i) = acc[m][n][i];
+  }
+  __syncthreads();
+  if (wk > 0) return;
+#pragma unroll
+  for (int k = 1; k < kWk; ++k)
+#pragma unroll
+    for (int m = 0; m < kMt; ++m)
+#pragma unroll
+      for (int n = 0; n < kNb; ++n)
+#pragma unroll
+        for (int i = 0; i < 4; ++i) acc[m][n][i] += at(k, m, n, i);
+}
+
+template <int kFormat, int kEpilogue, bool kBias, bool kRaggedK, int kNt, int kMt, int kWm, int kWk,
+          int kDepth, bool kManySets, int kHeldUnits, int kMinBlocks>
 __global__ void __launch_bounds__(32 * kWm * kWk, kMinBlocks) gemm_stream(const GemmParams p) {
   static_assert(kWk == 1 || !kManySets, "warps that share a sum meet once, at the end");
-  static_assert(kHeldUnits == 0 || (kManySets && kDepth % kHeldUnits == 0), "a slot must always see the same held unit");
+  static_assert(kHeldUnits == 0 || (kManySets && kDepth % kHeldUnits == 0),
+                "a slot must always see the same held unit");
   constexpr int kNb = kNt / 8, kTokenSlots = kHeldUnits ? kHeldUnits : kDepth;
   __shared__ float partial[kWk > 1 ? (kWk - 1) * kWm * kMt * kNb * 4 * 32 : 1];
 
@@ -99,10 +134,12 @@ __global__ void __launch_bounds__(32 * kWm * kWk, kMinBlocks) gemm_stream(const 
   const int first_group = (blockIdx.x * kWm + wm) * kMt * (kManySets ? p.sets : 1);
   const int first_unit = p.units * wk / kWk, units = p.units * (wk + 1) / kWk - first_unit;
   const int wanted = kManySets ? p.sets : 1;
-  const int sets = max(0, min(wanted, (p.groups - first_group + kMt - 1) / kMt)), total = sets * units;
+  const int sets = max(0, min(wanted, (p.groups - first_group + kMt - 1) / kMt)),
+            total = sets * units;
 
-  WeightStream<kFormat, kMt, kManySets> weight_stream(p.weights + tile.expert * p.expert_bytes, first_group, p.groups, first_unit,
-                                                      units, p.units, sets);
+  WeightStream<kFormat, kMt, kManySets> weight_stream(p.weights + tile.expert * p.expert_bytes,
+                                                      first_group, p.groups, first_unit, units,
+                                                      p.units, sets);
   WeightUnit<kFormat> weights[kDepth][kMt];
 #pragma unroll
   for (int d = 0; d < kDepth; ++d) weight_stream.load(weights[d], lane);
@@ -115,20 +152,13 @@ __global__ void __launch_bounds__(32 * kWm * kWk, kMinBlocks) gemm_stream(const 
   }
 
   const OutputScale<kFormat> scale(p.scales, tile.expert);
-  float acc[kMt][kNb][4] = {};
+  Sums<kMt, kNb> acc = {};
   int group = first_group, unit = 0;
   auto finish_unit = [&](int d) {
     if constexpr (kManySets) {
       if (kHeldUnits ? (d + 1) % (kHeldUnits ? kHeldUnits : 1) != 0 : ++unit < units) return;
       unit = 0;
-#pragma unroll
-      for (int m = 0; m < kMt; ++m) {
-        store_tokens<kFormat, kEpilogue, kBias>(p, tile, scale, group + m, 0, acc[m], lane);
-#pragma unroll
-        for (int n = 0; n < kNb; ++n)
-#pragma unroll
-          for (int i = 0; i < 4; ++i) acc[m][n][i] = 0.0f;
-      }
+      store_set<kFormat, kEpilogue, kBias>(p, tile, scale, group, 0, acc, lane);
       group += kMt;
     }
   };
@@ -154,32 +184,11 @@ __global__ void __launch_bounds__(32 * kWm * kWk, kMinBlocks) gemm_stream(const 
     }
 
   if constexpr (kWk > 1) {
-    auto at = [&](int k, int m, int n, int i) -> float& {
-      return partial[((((k - 1) * kWm + wm) * kMt + m) * kNb + n) * 128 + i * 32 + lane];
-    };
-    if (wk > 0) {
-#pragma unroll
-      for (int m = 0; m < kMt; ++m)
-#pragma unroll
-        for (int n = 0; n < kNb; ++n)
-#pragma unroll
-          for (int i = 0; i < 4; ++i) at(wk, m, n, i) = acc[m][n][i];
-    }
-    __syncthreads();
+    sum_along_k<kWm, kWk>(acc, partial, wm, wk, lane);
     if (wk > 0) return;
-#pragma unroll
-    for (int k = 1; k < kWk; ++k)
-#pragma unroll
-      for (int m = 0; m < kMt; ++m)
-#pragma unroll
-        for (int n = 0; n < kNb; ++n)
-#pragma unroll
-          for (int i = 0; i < 4; ++i) acc[m][n][i] += at(k, m, n, i);
   }
-  if constexpr (!kManySets) {
-#pragma unroll
-    for (int m = 0; m < kMt; ++m) store_tokens<kFormat, kEpilogue, kBias>(p, tile, scale, first_group + m, 0, acc[m], lane);
-  }
+  if constexpr (!kManySets)
+    store_set<kFormat, kEpilogue, kBias>(p, tile, scale, first_group, 0, acc, lane);
 }
 
 }  // namespace moetune::kernels

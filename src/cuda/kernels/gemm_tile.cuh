@@ -1,12 +1,17 @@
 // The GEMM of prefill: many tokens per expert.
 //
-// As in gemm_stream, weight rows are the M of mma.m16n8k16 and tokens its N, so that one packed layout serves both and the registers of a
-// 16-byte load are an operand as they stand. A tile of kNt tokens is gathered into shared memory; every warp multiplies kMt row groups, whose weights it streams straight into registers, with
-// kNt / kWt of the tokens. (kWt = 2: the two warps that want the same weights meet in L1.)
-//   kResident   the tile's whole k lies in shared memory; the block works through `sets` sets of row groups with no barrier.
-//   otherwise   a ring of kStages chunks of 64 k, one barrier a chunk.
-//   grid        x: blocks of kWm * kMt * sets row groups, y: token tiles; blocks of one tile and then of one expert are neighbours,
-//               and meet in L2
+// As in gemm_stream, weight rows are the M of mma.m16n8k16 and tokens its N, so that one packed
+// layout serves both and the registers of a 16-byte load are an operand as they stand. A tile of
+// kNt tokens is gathered into shared memory; every warp multiplies kMt row groups, whose weights it
+// streams straight into registers, with kNt / kWt of the tokens. (kWt = 2: the two warps that want
+// the same weights meet in L1.)
+//
+// With kResident the tile's whole k lies in shared memory, and the block works through p.sets sets
+// of row groups with no barrier. Otherwise chunks of 64 k go through a ring of kStages, with one
+// barrier a chunk.
+//
+// grid.x: blocks of kWm * kMt * sets row groups; grid.y: token tiles (those past the real count
+// leave). Blocks of one tile, and then of one expert, are neighbours and meet in L2.
 #pragma once
 
 #include "cuda/kernels/epilogue.cuh"
@@ -16,8 +21,9 @@ namespace moetune::kernels {
 
 constexpr int kChunkRowBytes = kUnitK * 2;
 
-// Gathers a token tile chunk by chunk. Rows past the tile's end and values past k are zeros. Of a row's eight 16-byte vectors, v lies at
-// place v ^ (row & 7): no bank conflicts when a warp reads fragments.
+// Gathers a token tile chunk by chunk. Rows past the tile's end and values past k are zeros. Of a
+// row's eight 16-byte vectors, v lies at place v ^ (row & 7): no bank conflicts when a warp reads
+// fragments.
 template <int kNt, int kThreads>
 class TileLoader {
  public:
@@ -28,7 +34,8 @@ class TileLoader {
       const int r = row(i);
       live_[i] = r < tile.rows;
       const int sorted = tile.first_row + (live_[i] ? r : 0);
-      offset_[i] = u32(p.row_index ? p.row_index[sorted] : sorted) * u32(p.input_stride / 8) + vector_;
+      offset_[i] =
+          u32(p.row_index ? p.row_index[sorted] : sorted) * u32(p.input_stride / 8) + vector_;
     }
   }
 
@@ -39,7 +46,8 @@ class TileLoader {
       const int r = row(i);
       if (kNt % (kThreads / 8) != 0 && r >= kNt) continue;
       const bool live = live_[i] && k + vector_ * 8 < k_;
-      copy_async(stage + r * kChunkRowBytes + ((vector_ ^ (r & 7)) << 4), input_ + (live ? i64(offset_[i]) * 8 + k : 0), live);
+      copy_async(stage + r * kChunkRowBytes + ((vector_ ^ (r & 7)) << 4),
+                 input_ + (live ? i64(offset_[i]) * 8 + k : 0), live);
     }
   }
 
@@ -53,12 +61,10 @@ class TileLoader {
   int vector_, k_;
 };
 
-template <int kMt, int kNb>
-using TileSums = float[kMt][kNb][4];
-
 // One chunk of 64 k for one warp. Tokens past the tile's end are left out, 16 at a time.
 template <int kFormat, int kMt, int kNb, bool kShared>
-__device__ inline void multiply_chunk(TileSums<kMt, kNb>& acc, const WeightUnit<kFormat, kShared> (&weights)[kMt], u32 stage,
+__device__ inline void multiply_chunk(Sums<kMt, kNb>& acc,
+                                      const WeightUnit<kFormat, kShared> (&weights)[kMt], u32 stage,
                                       int tokens, int lane) {
   const int g = lane >> 2, j = lane & 3;
 #pragma unroll
@@ -79,27 +85,14 @@ __device__ inline void multiply_chunk(TileSums<kMt, kNb>& acc, const WeightUnit<
         for (int i = 0; i < 2; ++i)
 #pragma unroll
           for (int m = 0; m < kMt; ++m)
-            mma(acc[m][n + i], a[m][s][0], a[m][s][1], a[m][s][2], a[m][s][3], b[i][2 * s], b[i][2 * s + 1]);
+            mma(acc[m][n + i], a[m][s][0], a[m][s][1], a[m][s][2], a[m][s][3], b[i][2 * s],
+                b[i][2 * s + 1]);
     }
   }
 }
 
-// Stores and clears the sums of a set of row groups.
-template <int kFormat, int kEpilogue, bool kBias, int kMt, int kNb>
-__device__ inline void flush_set(const GemmParams& p, const Tile& tile, const OutputScale<kFormat>& scale, int first_group,
-                                 int first_token, TileSums<kMt, kNb>& acc, int lane) {
-#pragma unroll
-  for (int m = 0; m < kMt; ++m) {
-    store_tokens<kFormat, kEpilogue, kBias>(p, tile, scale, first_group + m, first_token, acc[m], lane);
-#pragma unroll
-    for (int n = 0; n < kNb; ++n)
-#pragma unroll
-      for (int i = 0; i < 4; ++i) acc[m][n][i] = 0.0f;
-  }
-}
-
-template <int kFormat, int kEpilogue, bool kBias, int kNt, int kMt, int kWm, int kWt, int kDepth, int kStages,
-          bool kResident, int kMinBlocks>
+template <int kFormat, int kEpilogue, bool kBias, int kNt, int kMt, int kWm, int kWt, int kDepth,
+          int kStages, bool kResident, int kMinBlocks>
 __global__ void __launch_bounds__(32 * kWm * kWt, kMinBlocks) gemm_tile(const GemmParams p) {
   constexpr int kStageBytes = kNt * kChunkRowBytes, kNb = kNt / kWt / 8;
   extern __shared__ __align__(128) u8 shared[];
@@ -116,15 +109,15 @@ __global__ void __launch_bounds__(32 * kWm * kWt, kMinBlocks) gemm_tile(const Ge
   const int wanted = kResident ? p.sets : 1, first_group = (blockIdx.x * kWm + wm) * kMt * wanted;
   const int sets = max(0, min(wanted, (p.groups - first_group + kMt - 1) / kMt));
 
-  WeightStream<kFormat, kMt, kResident, kWt != 1> stream(p.weights + tile.expert * p.expert_bytes, first_group, p.groups, 0, chunks, chunks,
-                                               sets);
+  WeightStream<kFormat, kMt, kResident, kWt != 1> stream(
+      p.weights + tile.expert * p.expert_bytes, first_group, p.groups, 0, chunks, chunks, sets);
   WeightUnit<kFormat, kWt != 1> weights[kDepth][kMt];
 #pragma unroll
   for (int d = 0; d < kDepth; ++d) stream.load(weights[d], lane);
 
   const TileLoader<kNt, 32 * kWm * kWt> loader(p, tile);
   const OutputScale<kFormat> scale(p.scales, tile.expert);
-  TileSums<kMt, kNb> acc = {};
+  Sums<kMt, kNb> acc = {};
 
   if constexpr (kResident) {
     for (int c = 0; c < chunks; ++c) loader.load(c, ring + c * kStageBytes);
@@ -137,10 +130,11 @@ __global__ void __launch_bounds__(32 * kWm * kWt, kMinBlocks) gemm_tile(const Ge
 #pragma unroll
       for (int d = 0; d < kDepth; ++d) {
         if (done + d >= total) break;
-        multiply_chunk<kFormat, kMt, kNb>(acc, weights[d], own_rows + chunk * kStageBytes, tokens, lane);
+        multiply_chunk<kFormat, kMt, kNb>(acc, weights[d], own_rows + chunk * kStageBytes, tokens,
+                                          lane);
         stream.load(weights[d], lane);
         if (++chunk == chunks) {
-          flush_set<kFormat, kEpilogue, kBias, kMt, kNb>(p, tile, scale, group, first_token, acc, lane);
+          store_set<kFormat, kEpilogue, kBias>(p, tile, scale, group, first_token, acc, lane);
           chunk = 0;
           group += kMt;
         }
@@ -168,7 +162,7 @@ __global__ void __launch_bounds__(32 * kWm * kWt, kMinBlocks) gemm_tile(const Ge
         write = write + kStageBytes == kStages * kStageBytes ? 0 : write + kStageBytes;
       }
     }
-    flush_set<kFormat, kEpilogue, kBias, kMt, kNb>(p, tile, scale, first_group, first_token, acc, lane);
+    store_set<kFormat, kEpilogue, kBias>(p, tile, scale, first_group, first_token, acc, lane);
   }
 }
 

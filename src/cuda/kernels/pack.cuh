@@ -1,5 +1,6 @@
-// Weights into the packed layout (params.h) and back, one expert's matrix per launch, a thread per lane and unit (nvfp4) or per lane
-// and step (bf16). Rows and values past the matrix's end are zeros.
+// Weights into the packed layout (params.h) and back, one expert's matrix per launch, a thread per
+// lane and unit (nvfp4) or per lane and step (bf16). Rows and values past the matrix's end are
+// zeros.
 #pragma once
 
 #include "cuda/kernels/ptx.cuh"
@@ -20,7 +21,8 @@ template <bool kUnpack>
 __global__ void __launch_bounds__(256) pack_bf16(const PackParams p) {
   const i64 at = blockIdx.x * i64(256) + threadIdx.x;
   if (at >= i64(p.groups) * p.units * 128) return;
-  const int lane = at & 31, step = (at >> 5) & 3, unit = (at >> 7) % p.units, group = (at >> 7) / p.units;
+  const int lane = at & 31, step = (at >> 5) & 3, unit = (at >> 7) % p.units,
+            group = (at >> 7) / p.units;
   u16* packed = reinterpret_cast<u16*>(p.packed) + at * 8;
   u16* source = static_cast<u16*>(const_cast<void*>(p.source));
 #pragma unroll
@@ -54,13 +56,15 @@ __device__ inline u8 narrow_scale(u8 wide) {
 __device__ inline u32 pack_codes(u32 codes) {
   u32 word = 0;
   for (int value = 0; value < 8; ++value)
-    for (int bit = 0; bit < 4; ++bit) word |= (codes >> (4 * value + bit) & 1) << code_bit(value, bit);
+    for (int bit = 0; bit < 4; ++bit)
+      word |= (codes >> (4 * value + bit) & 1) << code_bit(value, bit);
   return word;
 }
 __device__ inline u32 unpack_codes(u32 word) {
   u32 codes = 0;
   for (int value = 0; value < 8; ++value)
-    for (int bit = 0; bit < 4; ++bit) codes |= (word >> code_bit(value, bit) & 1) << (4 * value + bit);
+    for (int bit = 0; bit < 4; ++bit)
+      codes |= (word >> code_bit(value, bit) & 1) << (4 * value + bit);
   return codes;
 }
 

@@ -1,5 +1,5 @@
-// What host and device agree on: the packed weight layout and the parameters of every kernel of the `mma` family.
-// Plain C++ without any header, because NVRTC has none.
+// What host and device agree on: the packed weight layout and the parameters of every kernel of the
+// `mma` family. Plain C++ without any header, because NVRTC has none.
 #pragma once
 
 #if defined(__CUDACC__)
@@ -16,18 +16,21 @@ using u32 = unsigned int;
 using u64 = unsigned long long;
 using i64 = long long;
 
-// ---- Packed weights ---------------------------------------------------------------------------------------------------
-// One matrix [rows, k] of one expert becomes [groups][units][unit bytes]: a group is 16 rows, a unit 64 values of k, and a
-// unit's bytes lie in the order in which the 32 lanes of a warp feed them to mma.m16n8k16, 16 bytes a lane. Since a dot
-// product does not care for the order of k, lane j of a quad owns the 16 consecutive values [16j, 16j + 16) of a unit: the
-// activations of a lane are then two 16-byte loads, and an nvfp4 scale belongs to exactly one lane and row.
+// ---- Packed weights ----
+// One matrix [rows, k] of one expert becomes [groups][units][unit bytes]: a group is 16 rows, a
+// unit 64 values of k, and a unit's bytes lie in the order in which the 32 lanes of a warp feed
+// them to mma.m16n8k16, 16 bytes a lane. Since a dot product does not care for the order of k, lane
+// j of a quad owns the 16 consecutive values [16j, 16j + 16) of a unit: the activations of a lane
+// are then two 16-byte loads, and an nvfp4 scale belongs to exactly one lane and row.
 //
-// In step s (0..3) of a unit, lane 4g + j holds the values k = 16j + 4s + {0, 1 | 2, 3} of the group's rows g and g + 8.
-//   bf16   [step][lane][row g: k0 k1 | row g+8: k0 k1 | row g: k2 k3 | row g+8: k2 k3]                      2048 bytes
-//   nvfp4  [lane][row g: 2 words | row g+8: 2 words] of 8 codes each, then [lane][row g | row g+8] scales    576 bytes
-// A group's rows g (0..7) and g + 8 are, for a gated w13, row g of 8 of gate and of the 8 of up that go with them: one lane
-// has what an activation needs. For other matrices they are rows 2g and 2g + 1 of 16 consecutive ones: one lane stores
-// neighbours.
+// In step s (0..3) of a unit, lane 4g + j holds the values k = 16j + 4s + {0, 1 | 2, 3} of the
+// group's rows g and g + 8.
+//   bf16   [step][lane][row g: k0 k1 | row g+8: k0 k1 | row g: k2 k3 | row g+8: k2 k3]
+//   nvfp4  [lane][row g: 2 words | row g+8: 2 words] of 8 codes each,
+//          then [lane][row g | row g+8] scales
+// A group's rows g (0..7) and g + 8 are, for a gated w13, row g of 8 of gate and of the 8 of up
+// that go with them: one lane has what an activation needs. For other matrices they are rows 2g and
+// 2g + 1 of 16 consecutive ones: one lane stores neighbours.
 
 constexpr int kGroupRows = 16;
 constexpr int kUnitK = 64;
@@ -39,18 +42,21 @@ MOETUNE_BOTH constexpr int unit_bytes(int format) { return format == kBf16 ? 204
 // Epilogue of GEMM 1; kIdentity is GEMM 2.
 enum Epilogue : int { kIdentity = 0, kSwiGlu = 1, kSwiGluClamped = 2, kRelu2 = 3, kGatePlusUp = 4 };
 
-MOETUNE_BOTH constexpr bool is_gated(int epilogue) { return epilogue != kIdentity && epilogue != kRelu2; }
+MOETUNE_BOTH constexpr bool is_gated(int epilogue) {
+  return epilogue != kIdentity && epilogue != kRelu2;
+}
 
-// An nvfp4 word holds 8 codes so that a rotation and a mask bring two of them into bf16's bits: sign to 15, exponent to
-// 8..7, mantissa to 6 of each half. Pair r (values 2r and 2r + 1) is rotated right by kRotation[r]; no four rotations of
-// that pattern cover a word without overlap, so the mantissas of pair 3 come by a rotation of their own.
-// 9 instructions for 8 values.
-constexpr int kRotation0 = 0, kRotation1 = 4, kRotation2 = 10, kRotation3 = 6, kRotation3Mantissa = 14;
+// An nvfp4 word holds 8 codes so that a rotation and a mask bring two of them into bf16's bits:
+// sign to 15, exponent to 8..7, mantissa to 6 of each half. Pair r (values 2r and 2r + 1) is
+// rotated right by kRotation[r]; no four rotations of that pattern cover a word without overlap, so
+// the mantissas of pair 3 come by a rotation of their own. 9 instructions for 8 values.
+constexpr int kRotation0 = 0, kRotation1 = 4, kRotation2 = 10, kRotation3 = 6,
+              kRotation3Mantissa = 14;
 
 MOETUNE_BOTH constexpr int code_rotation(int pair, int bit_of_half) {
-  return pair == 0   ? kRotation0
-         : pair == 1 ? kRotation1
-         : pair == 2 ? kRotation2
+  return pair == 0          ? kRotation0
+         : pair == 1        ? kRotation1
+         : pair == 2        ? kRotation2
          : bit_of_half == 6 ? kRotation3Mantissa
                             : kRotation3;
 }
@@ -60,21 +66,22 @@ MOETUNE_BOTH constexpr int code_bit(int value, int bit) {
   return ((value & 1) * 16 + of_half + code_rotation(value >> 1, of_half)) & 31;
 }
 
-// Scales are kept as 5 exponent and 3 mantissa bits with bias 22, which covers e4m3 subnormals included: `byte << 4` is the bf16 of
-// scale * 2^-105, and of 0 for 0; kernels multiply it by 2^127. A code's bits read as bf16 are its value * 2^-126. The product of
-// both, value * scale * 2^-104, is a normal number and exact; what is left goes with the global scale.
-constexpr u32 kNvfp4ScaleFactor = 0x7F007F00u;                  // 2^127 in both halves
+// Scales are kept as 5 exponent and 3 mantissa bits with bias 22, which covers e4m3 subnormals
+// included: `byte << 4` is the bf16 of scale * 2^-105, and of 0 for 0; kernels multiply it by
+// 2^127. A code's bits read as bf16 are its value * 2^-126. The product of both, value * scale *
+// 2^-104, is a normal number and exact; what is left goes with the global scale.
+constexpr u32 kNvfp4ScaleFactor = 0x7F007F00u;                         // 2^127 in both halves
 constexpr float kNvfp4Epilogue = 20282409603651670423947251286016.0f;  // 2^104
 
-// ---- Parameters -------------------------------------------------------------------------------------------------------
+// ---- Parameters ----
 
 enum Score : int { kSoftmax = 0, kSigmoid = 1, kSqrtSoftplus = 2 };
 
 struct RouteParams {
-  const float* logits;     // [tokens, experts]
-  const float* bias;       // [experts], selection only; null: none
-  int* ids;                // [tokens, top_k] out
-  float* weights;          // [tokens, top_k] out
+  const float* logits;  // [tokens, experts]
+  const float* bias;    // [experts], selection only; null: none
+  int* ids;             // [tokens, top_k] out
+  float* weights;       // [tokens, top_k] out
   int tokens, experts, top_k;
   int score, score_after_top_k, renormalise;
   int groups, top_groups;
@@ -87,65 +94,66 @@ struct alignas(16) Tile {
 };
 
 struct GroupParams {
-  const int* ids;          // [tokens, top_k]; outside of [first expert, first expert + experts): skipped
-  const int* first_expert; // null: 0
-  int* row_of_pair;        // [tokens * top_k] out: sorted row of a (token, slot), -1 where skipped
-  int* token_of_row;       // [tokens * top_k] out
-  Tile* tiles[2];          // out, in the order of experts; for GEMM 1 and GEMM 2
-  int* tile_counts;        // [2] out
-  int* histograms;         // [blocks, experts], where several blocks share the work
+  const int* ids;  // [tokens, top_k]; outside of [first expert, first expert + experts): skipped
+  const int* first_expert;  // null: 0
+  int* row_of_pair;         // [tokens * top_k] out: sorted row of a (token, slot), -1 where skipped
+  int* token_of_row;        // [tokens * top_k] out
+  Tile* tiles[2];           // out, in the order of experts; for GEMM 1 and GEMM 2
+  int* tile_counts;         // [2] out
+  int* histograms;          // [blocks, experts], where several blocks share the work
   int tile_tokens[2];
   int tokens, top_k, experts;
 };
 
-constexpr int kGroupThreads = 1024;       // of one block that groups; at least one an expert
-constexpr int kPairsPerGroupBlock = 4096; // where several do
+constexpr int kGroupThreads = 1024;        // of one block that groups; at least one an expert
+constexpr int kPairsPerGroupBlock = 4096;  // where several do
 
 struct GemmParams {
-  const u8* weights;       // packed, [experts][groups][units][unit bytes]
-  const float* scales;     // nvfp4: [experts][2], factors of a group's rows 0..7 and 8..15
-  const float* bias;       // [experts][groups][16]: rows in order, or 8 of gate and 8 of up; null where there is none
-  const u16* input;        // bf16 [rows, input_stride]
-  const int* row_index;    // input row of a sorted row; null: the same
+  const u8* weights;    // packed, [experts][groups][units][unit bytes]
+  const float* scales;  // nvfp4: [experts][2], factors of a group's rows 0..7 and 8..15
+  const float* bias;  // [experts][groups][16]: rows in order, or 8 of gate and 8 of up; null where
+                      // there is none
+  const u16* input;   // bf16 [rows, input_stride]
+  const int* row_index;  // input row of a sorted row; null: the same
   const Tile* tiles;
   const int* tile_count;
-  void* output;            // [sorted rows, output_stride]: bf16 of GEMM 1, f32 of GEMM 2
+  void* output;  // [sorted rows, output_stride]: bf16 of GEMM 1, f32 of GEMM 2
   i64 expert_bytes;
   int input_stride, output_stride;
-  int k, units, groups;    // k: values of a row; units = ceil(k / 64)
-  int sets;                // sets of row groups that a warp works through
+  int k, units, groups;  // k: values of a row; units = ceil(k / 64)
+  int sets;              // sets of row groups that a warp works through
 };
 
 struct CombineParams {
-  const float* rows;       // [sorted rows, row_stride]
-  const float* weights;    // [tokens, top_k]
+  const float* rows;     // [sorted rows, row_stride]
+  const float* weights;  // [tokens, top_k]
   const int* row_of_pair;
-  void* output;            // [tokens, columns], bf16 or f32
+  void* output;  // [tokens, columns], bf16 or f32
   int row_stride, columns, tokens, top_k;
 };
 
 // GEMM 2 and combine in one, for few tokens.
 struct GemmCombineParams {
-  GemmParams gemm;         // tiles, tile_count, row_index and sets are not used; output: [tokens, columns]
+  GemmParams gemm;  // tiles, tile_count, row_index and sets are not used; output: [tokens, columns]
   const int* ids;
   const float* weights;
   const int* row_of_pair;
-  const int* first_expert; // null: 0
+  const int* first_expert;  // null: 0
   int columns, tokens, top_k, experts;
 };
 
 struct PackParams {
-  const void* source;      // bf16 [rows, k] or nvfp4 codes [rows, k / 2]
-  const u8* source_scales; // e4m3 [rows, ceil(k / 16)]
+  const void* source;       // bf16 [rows, k] or nvfp4 codes [rows, k / 2]
+  const u8* source_scales;  // e4m3 [rows, ceil(k / 16)]
   u8* packed;
   int rows, k, groups, units;
-  int gated;               // rows are gate then up, each rows / 2
+  int gated;  // rows are gate then up, each rows / 2
 };
 
 // Rows whose bytes do not come in 16s, copied to where they do; zeros past the end.
 struct AlignParams {
-  const u16* source;       // bf16 [rows, columns]
-  u16* target;             // [rows, stride]
+  const u16* source;  // bf16 [rows, columns]
+  u16* target;        // [rows, stride]
   int rows, columns, stride;
 };
 

@@ -5,8 +5,8 @@
 
 namespace moetune::kernels {
 
-// Programmatic dependent launch, a no-op for kernels launched without it. Everything that another kernel of the same call
-// wrote is read after wait_for_previous().
+// Programmatic dependent launch, a no-op for kernels launched without it. Everything that another
+// kernel of the same call wrote is read after wait_for_previous().
 __device__ inline void wait_for_previous() {
 #if __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.wait;" ::: "memory");
@@ -18,8 +18,8 @@ __device__ inline void let_next_start() {
 #endif
 }
 
-// Loads are volatile so that the compiler keeps them where they stand: that is what keeps many in flight. A false
-// predicate leaves the registers as they are.
+// Loads are volatile so that the compiler keeps them where they stand: that is what keeps many in
+// flight. A false predicate leaves the registers as they are.
 template <bool kKeepInL1>
 __device__ inline void load_weights(u32* r, const u8* p, bool live) {
   if constexpr (kKeepInL1)
@@ -60,7 +60,8 @@ __device__ inline void load_shared(u32* r, u32 address) {
 }
 // 16 bytes to shared memory; zeros where not live.
 __device__ inline void copy_async(u32 shared, const void* global, bool live) {
-  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared), "l"(global), "r"(live ? 16 : 0)
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared), "l"(global),
+               "r"(live ? 16 : 0)
                : "memory");
 }
 __device__ inline void commit_copies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
@@ -72,7 +73,8 @@ __device__ inline void wait_for_copies() {
 // c += a * b over 16 x 8 x 16.
 __device__ inline void mma(float (&c)[4], u32 a0, u32 a1, u32 a2, u32 a3, u32 b0, u32 b1) {
   asm volatile(
-      "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+      "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, "
+      "{%8, %9}, "
       "{%0, %1, %2, %3};"
       : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
       : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));

@@ -1,17 +1,20 @@
-// From router logits to experts and weights, and from those to the order in which the GEMMs work: tokens grouped by expert.
+// From router logits to experts and weights, and from those to the order in which the GEMMs work:
+// tokens grouped by expert.
 #pragma once
 
 #include "cuda/kernels/ptx.cuh"
 
 namespace moetune::kernels {
 
-constexpr u32 kMinusInfinity = 0x007FFFFFu;  // sortable(-inf); 0 is below everything: taken already, or no expert at all
+constexpr u32 kMinusInfinity =
+    0x007FFFFFu;  // sortable(-inf); 0 is below everything: taken already, or no expert at all
 // Unsigned integers in the order of the floats. NaN counts as -inf.
 __device__ inline u32 sortable(float x) {
   const u32 bits = __float_as_uint(x);
   return x != x ? kMinusInfinity : bits ^ (bits >> 31 ? 0xFFFFFFFFu : 0x80000000u);
 }
 constexpr u32 kAll = 0xFFFFFFFFu;
+__device__ inline float minus_infinity() { return __uint_as_float(0xFF800000u); }
 
 __device__ inline float warp_max(float x) {
 #pragma unroll
@@ -32,7 +35,7 @@ class Router {
 #pragma unroll
     for (int i = 0; i < kPerLane; ++i) {
       const int e = i * 32 + lane;
-      score_[i] = e < p.experts ? p.logits[i64(token) * p.experts + e] : -INFINITY;
+      score_[i] = e < p.experts ? p.logits[i64(token) * p.experts + e] : minus_infinity();
     }
     // Scores rise with their logits: where nothing is added to them, logits are the better keys.
     const bool by_logit = !p.bias && p.groups == 1;
@@ -92,7 +95,7 @@ class Router {
       if (lane_ == slot) my_id = id, my_weight = score;
     }
     const bool mine = lane_ < p_.top_k;
-    if (p_.score_after_top_k) my_weight = score_of_chosen(mine ? my_weight : -INFINITY);
+    if (p_.score_after_top_k) my_weight = score_of_chosen(mine ? my_weight : minus_infinity());
     if (!mine) my_weight = 0.0f;
     if (p_.renormalise) my_weight /= warp_sum(my_weight) + (p_.score == kSoftmax ? 0.0f : 1e-20f);
     if (mine) {
@@ -163,7 +166,8 @@ __device__ inline int tiles_of(const GroupParams& p, int matrix, int rows) {
   return (rows + p.tile_tokens[matrix] - 1) / p.tile_tokens[matrix];
 }
 
-__device__ inline void write_tiles(const GroupParams& p, int matrix, int first, int expert, int row, int rows) {
+__device__ inline void write_tiles(const GroupParams& p, int matrix, int first, int expert, int row,
+                                   int rows) {
   const int tokens = p.tile_tokens[matrix];
   for (int done = 0; done < rows; done += tokens)
     p.tiles[matrix][first++] = {expert, row + done, min(rows - done, tokens), 0};
@@ -178,7 +182,8 @@ __device__ inline int warp_inclusive_sum(int x, int lane) {
   return x;
 }
 
-// Sum over the block's threads before this one, for several values at a time. Every thread gets its own.
+// Sum over the block's threads before this one, for several values at a time. Every thread gets its
+// own.
 template <int kValues>
 __device__ inline void block_exclusive_sum(const int (&values)[kValues], int (&sums)[kValues]) {
   __shared__ int warp_sums[kValues][32];
@@ -190,13 +195,15 @@ __device__ inline void block_exclusive_sum(const int (&values)[kValues], int (&s
   }
   __syncthreads();
 #pragma unroll
-  for (int i = 0; i < kValues; ++i) sums[i] += __reduce_add_sync(kAll, lane < warp ? warp_sums[i][lane] : 0) - values[i];
+  for (int i = 0; i < kValues; ++i)
+    sums[i] += __reduce_add_sync(kAll, lane < warp ? warp_sums[i][lane] : 0) - values[i];
 }
 
-// Adds the pairs [first, last) to counters of their experts and calls use(pair, expert, place), where place is what the counter
-// stood at before. The whole block calls this.
+// Adds the pairs [first, last) to counters of their experts and calls use(pair, expert, place),
+// where place is what the counter stood at before. The whole block calls this.
 template <class Use>
-__device__ inline void count_pairs(const GroupParams& p, int first, int last, int* counters, const Use& use) {
+__device__ inline void count_pairs(const GroupParams& p, int first, int last, int* counters,
+                                   const Use& use) {
   const int thread = threadIdx.x, lane = thread & 31;
   for (; first < last; first += kBatch * kGroupThreads) {
     int ids[kBatch];
@@ -219,7 +226,8 @@ __device__ inline void count_pairs(const GroupParams& p, int first, int last, in
   }
 }
 
-// Tiles from the number of rows of every expert, of which each thread knows one. Returns the thread's first row.
+// Tiles from the number of rows of every expert, of which each thread knows one. Returns the
+// thread's first row.
 __device__ inline int lay_out_experts(const GroupParams& p, int count, bool write) {
   const int own[3] = {count, tiles_of(p, 0, count), tiles_of(p, 1, count)};
   int before[3];
@@ -234,7 +242,8 @@ __device__ inline int lay_out_experts(const GroupParams& p, int count, bool writ
   return before[0];
 }
 
-// Counts, offsets, tiles and the two maps between sorted rows and (token, slot) pairs, in one block.
+// Counts, offsets, tiles and the two maps between sorted rows and (token, slot) pairs, in one
+// block.
 __device__ inline void group_by_expert(const GroupParams& p) {
   __shared__ int counters[kGroupThreads];
   const int thread = threadIdx.x, pairs = p.tokens * p.top_k;
@@ -303,9 +312,11 @@ __global__ void __launch_bounds__(kGroupThreads) group_count(const GroupParams p
   counters[threadIdx.x] = 0;
   __syncthreads();
   const int first = blockIdx.x * kPairsPerGroupBlock;
-  count_pairs(p, first, min(first + kPairsPerGroupBlock, p.tokens * p.top_k), counters, [](int, int, int) {});
+  count_pairs(p, first, min(first + kPairsPerGroupBlock, p.tokens * p.top_k), counters,
+              [](int, int, int) {});
   __syncthreads();
-  if (threadIdx.x < p.experts) p.histograms[blockIdx.x * p.experts + threadIdx.x] = counters[threadIdx.x];
+  if (threadIdx.x < p.experts)
+    p.histograms[blockIdx.x * p.experts + threadIdx.x] = counters[threadIdx.x];
 }
 
 // ... from all of which every block then knows where its own pairs go.
@@ -326,15 +337,17 @@ __global__ void __launch_bounds__(kGroupThreads) group_place(const GroupParams p
   counters[threadIdx.x] = lay_out_experts(p, count, blockIdx.x == 0) + before;
   __syncthreads();
   const int first = blockIdx.x * kPairsPerGroupBlock;
-  count_pairs(p, first, min(first + kPairsPerGroupBlock, p.tokens * p.top_k), counters, [&](int pair, int e, int row) {
-    p.row_of_pair[pair] = e >= 0 ? row : -1;
-    if (e >= 0) p.token_of_row[row] = pair / p.top_k;
-  });
+  count_pairs(p, first, min(first + kPairsPerGroupBlock, p.tokens * p.top_k), counters,
+              [&](int pair, int e, int row) {
+                p.row_of_pair[pair] = e >= 0 ? row : -1;
+                if (e >= 0) p.token_of_row[row] = pair / p.top_k;
+              });
 }
 
 // One block, for few tokens.
 template <int kPerLane>
-__global__ void __launch_bounds__(kGroupThreads) route_and_group(const RouteParams r, const GroupParams g) {
+__global__ void __launch_bounds__(kGroupThreads)
+    route_and_group(const RouteParams r, const GroupParams g) {
   let_next_start();
   for (int token = threadIdx.x >> 5; token < r.tokens; token += kGroupThreads / 32)
     route_token<kPerLane>(r, token, threadIdx.x & 31);
@@ -344,7 +357,8 @@ __global__ void __launch_bounds__(kGroupThreads) route_and_group(const RoutePara
 
 // The same for up to 32 pairs, with a warp for each token.
 template <int kPerLane>
-__global__ void __launch_bounds__(kGroupThreads) route_and_group_few(const RouteParams r, const GroupParams g) {
+__global__ void __launch_bounds__(kGroupThreads)
+    route_and_group_few(const RouteParams r, const GroupParams g) {
   let_next_start();
   route_token<kPerLane>(r, threadIdx.x >> 5, threadIdx.x & 31);
   __syncthreads();

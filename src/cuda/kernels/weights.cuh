@@ -1,4 +1,5 @@
-// Weights on their way from memory to mma fragments: each warp reads its own, once, straight into registers.
+// Weights on their way from memory to mma fragments: each warp reads its own, once, straight into
+// registers.
 #pragma once
 
 #include "cuda/kernels/ptx.cuh"
@@ -38,7 +39,8 @@ struct WeightUnit<kNvfp4, kShared> {
   __device__ void fragments(int half, u32 (&f)[2][4]) const {
 #pragma unroll
     for (int row = 0; row < 2; ++row) {
-      const u32 scale = multiply_bf16x2(__byte_perm(scales, 0, row == 0 ? 0x4040 : 0x4141) << 4, kNvfp4ScaleFactor);
+      const u32 scale = multiply_bf16x2(__byte_perm(scales, 0, row == 0 ? 0x4040 : 0x4141) << 4,
+                                        kNvfp4ScaleFactor);
       u32 pairs[4];
       decode(codes[2 * row + half], pairs);
       f[0][row] = multiply_bf16x2(pairs[0], scale);
@@ -56,20 +58,25 @@ struct WeightUnit<kNvfp4, kShared> {
     pairs[0] = word & kCode;
     pairs[1] = rotate(word, kRotation1) & kCode;
     pairs[2] = rotate(word, kRotation2) & kCode;
-    pairs[3] = (rotate(word, kRotation3) & (kCode & ~kMantissa)) | (rotate(word, kRotation3Mantissa) & kMantissa);
+    pairs[3] = (rotate(word, kRotation3) & (kCode & ~kMantissa)) |
+               (rotate(word, kRotation3Mantissa) & kMantissa);
   }
 };
 
-// Walks over kMt row groups at a time, `units` units of each, then on to the next set of groups. A group past the last one
-// reads the last one's bytes: what comes of it is never stored.
+// Walks over kMt row groups at a time, `units` units of each, then on to the next set of groups. A
+// group past the last one reads the last one's bytes: what comes of it is never stored.
 template <int kFormat, int kMt, bool kManySets, bool kShared = false>
 class WeightStream {
  public:
   // first_unit, units: the range of k; expert: the matrix; stride_units: units of a whole group.
-  __device__ WeightStream(const u8* expert, int first_group, int groups, int first_unit, int units, int stride_units,
-                          int sets)
-      : expert_(expert + i64(first_unit) * kUnit), group_(first_group), groups_(groups), units_(units),
-        stride_(stride_units * kUnit), left_(sets * units) {
+  __device__ WeightStream(const u8* expert, int first_group, int groups, int first_unit, int units,
+                          int stride_units, int sets)
+      : expert_(expert + i64(first_unit) * kUnit),
+        group_(first_group),
+        groups_(groups),
+        units_(units),
+        stride_(stride_units * kUnit),
+        left_(sets * units) {
     enter_group();
   }
 

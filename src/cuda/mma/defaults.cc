@@ -1,14 +1,17 @@
-// What runs untuned. Chosen by how many rows an expert has, since that decides what a launch is bound by: latency (a handful of
-// tokens), the weights' bytes (up to some 16 rows an expert), the tensor cores beyond. docs/kernels-mma.md has the measurements.
+// What runs untuned. Chosen by how many rows an expert has, since that decides what a launch is
+// bound by: latency (a handful of tokens), the weights' bytes (up to some 16 rows an expert), the
+// tensor cores beyond. docs/kernels-mma.md has the measurements.
 #include <algorithm>
+#include <initializer_list>
 
 #include "cuda/mma/space.h"
+#include "cuda/mma/workspace.h"
 
 namespace moetune::cuda {
 namespace {
 
-constexpr int64_t kCombineTokens = 3;       // up to here GEMM 2 and combine in one kernel win
-constexpr double kStreamRows = 12;          // up to here the stream kernel wins (rows per expert)
+constexpr int64_t kCombineTokens = 3;  // up to here GEMM 2 and combine in one kernel win
+constexpr double kStreamRows = 20;     // up to here the stream kernel wins (rows per expert)
 
 struct Choice {
   const FusedMoeSpec& spec;
@@ -19,32 +22,53 @@ struct Choice {
   bool nvfp4() const { return layout.format == kernels::kNvfp4; }
 };
 
-// Fewer blocks, then less depth, until the planner has no objection.
+// The largest of some values that is not above another, or the smallest.
+int at_most(std::initializer_list<int> ascending, int value) {
+  int best = *ascending.begin();
+  for (int v : ascending) {
+    if (v <= value) best = v;
+  }
+  return best;
+}
+
+// Sets of row groups, for blocks that have enough to do.
+int sets_for(const GemmTactic& t, const MatrixLayout& matrix, int wanted) {
+  return at_most({1, 2, 4, 6, 12, 24},
+                 std::min(wanted, std::max(1, matrix.groups / (t.groups * t.warps_m))));
+}
+
+bool fits(const Choice& c, const GemmTactic& t, const MatrixLayout& matrix) {
+  KernelNeeds needs = estimate_needs(t, c.layout, matrix);
+  if (needs.registers > register_budget(c.limits, needs.threads, needs.min_blocks)) return false;
+  needs.registers = 0;
+  return plan_kernel(c.limits, needs).fits();
+}
+
+// Takes back what costs registers or shared memory, the least useful first, until the planner has
+// no objection.
 GemmTactic fit(const Choice& c, GemmTactic t, const MatrixLayout& matrix) {
-  for (;;) {
-    KernelNeeds needs = estimate_needs(t, c.layout, matrix);
-    const bool registers = needs.registers <= register_budget(c.limits, needs.threads, needs.min_blocks);
-    needs.registers = 0;
-    if (registers && plan_kernel(c.limits, needs).fits()) return t;
-    if (t.blocks > 1) {
+  while (!fits(c, t, matrix)) {
+    if (t.blocks > (t.path == GemmPath::kTile ? 1 : 2)) {
       --t.blocks;
     } else if (t.path == GemmPath::kTile && t.stages == 0) {
-      t.stages = std::min(3, matrix.units);
+      t.stages = at_most({2, 3, 4}, matrix.units);
       t.sets = 1;
-    } else if (t.path == GemmPath::kTile && t.token_tile > 16 * t.warps_t) {
+    } else if (t.path == GemmPath::kTile && t.token_tile > 32) {
       t.token_tile /= 2;
     } else if (t.depth > 1) {
-      t.depth = t.hold ? matrix.units : t.depth - 1;
       t.hold = false;
+      t.depth = at_most({1, 2, 3, 4}, t.depth - 1);
     } else {
-      return t;
+      break;
     }
   }
+  return t;
 }
 
 GemmTactic stream_gemm1(const Choice& c, int64_t tokens) {
   GemmTactic t;
   t.path = GemmPath::kStream;
+  const MatrixLayout& matrix = c.layout.w13;
   const bool wide = c.rows > 4;
   t.token_tile = wide ? 16 : 8;
   if (!wide && (!c.nvfp4() || tokens <= 4)) {  // many small blocks, all warps of one along k
@@ -59,36 +83,37 @@ GemmTactic stream_gemm1(const Choice& c, int64_t tokens) {
     t.depth = wide ? 3 : 4;
     t.blocks = 3;
   }
-  while (t.warps_k > 1 && c.layout.w13.units < t.warps_k * 2) t.warps_k /= 2, t.warps_m *= 2;
-  t.depth = std::max(1, std::min(t.depth, c.layout.w13.units / t.warps_k));
-  return fit(c, t, c.layout.w13);
+  for (; t.warps_k > 1 && matrix.units < t.warps_k * 2; t.warps_k /= 2) t.warps_m *= 2;
+  t.depth = at_most({1, 2, 3, 4}, std::min(t.depth, matrix.units / t.warps_k));
+  return fit(c, t, matrix);
 }
 
 GemmTactic stream_gemm2(const Choice& c) {
   GemmTactic t;
   t.path = GemmPath::kStream;
-  const int units = c.layout.w2.units;
+  const MatrixLayout& matrix = c.layout.w2;
   t.token_tile = c.rows > 4 ? 16 : 8;
-  t.hold = units <= 4;
-  t.sets = c.nvfp4() ? 6 : 2;
-  t.depth = t.hold ? units : 4;
-  if (units <= 2) t.depth = 2 * units;
   t.groups = c.nvfp4() && t.token_tile == 8 ? 2 : 1;
+  t.sets = sets_for(t, matrix, c.nvfp4() ? 6 : 2);
+  t.sets = at_most({1, 2, 4, 6, 12}, t.sets);
+  t.hold = matrix.units <= 4;
+  t.depth = t.hold ? matrix.units : 4;
   t.blocks = 4;
-  return fit(c, t, c.layout.w2);
+  return fit(c, t, matrix);
 }
 
 GemmTactic tile_gemm(const Choice& c, const MatrixLayout& matrix, bool second) {
   GemmTactic t;
   t.path = GemmPath::kTile;
-  t.token_tile = c.rows <= 24 ? 32 : c.rows <= 160 ? 64 : 128;
-  t.groups = t.token_tile == 32 ? 2 : 4;
-  t.warps_t = t.token_tile == 128 ? 2 : 1;
-  t.depth = t.token_tile == 32 ? 2 : 1;
-  t.warps_m = t.token_tile == 128 ? 2 : 4;
-  const bool resident = second && matrix.units <= 8;
-  t.stages = resident ? 0 : std::min(4, matrix.units);
-  t.sets = resident ? 4 : 1;
+  t.token_tile = c.rows <= 32 && !c.nvfp4() ? 32 : c.rows <= 96 ? 64 : 128;
+  const bool widest = t.token_tile == 128, short_k = second && matrix.units <= 4;
+  t.groups = t.token_tile == 32 || (widest && !second) ? 2 : 4;
+  t.warps_m = widest && short_k ? 2 : 4;
+  t.warps_t = widest ? 2 : 1;
+  t.depth = std::min(t.token_tile == 32 ? 2 : 1, matrix.units);
+  t.stages = second && matrix.units <= 12 ? 0 : at_most({2, 3, 4}, matrix.units);
+  t.sets = t.stages > 0 ? 1 : sets_for(t, matrix, widest && short_k ? 12 : 2);
+  t.blocks = widest && second && !short_k ? 1 : 2;
   return fit(c, t, matrix);
 }
 
@@ -96,16 +121,18 @@ GemmTactic combine_gemm2(const Choice& c) {
   GemmTactic t;
   t.path = GemmPath::kCombine;
   t.warps_m = c.spec.top_k > 4 ? 8 : 4;
-  t.depth = std::min(c.nvfp4() ? 4 : 2, c.layout.w2.units);
+  t.depth = at_most({1, 2, 3, 4}, std::min(c.nvfp4() ? 4 : 2, c.layout.w2.units));
   t.blocks = 3;
   return fit(c, t, c.layout.w2);
 }
 
 }  // namespace
 
-Candidate default_tactics(const FusedMoeSpec& spec, const ArchitectureLimits& limits, int64_t tokens) {
+Candidate default_tactics(const FusedMoeSpec& spec, const ArchitectureLimits& limits,
+                          int64_t tokens) {
   const double share = static_cast<double>(spec.top_k) / static_cast<double>(spec.global_experts);
-  const Choice c{spec, weight_layout(spec), limits, std::max(1.0, static_cast<double>(tokens) * share)};
+  const Choice c{spec, weight_layout(spec), limits,
+                 std::max(1.0, static_cast<double>(std::min(tokens, kPassTokens)) * share)};
   GemmTactic gemm1, gemm2;
   const char* scheme = "stream";
   if (c.rows > kStreamRows) {

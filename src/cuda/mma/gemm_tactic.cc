@@ -7,29 +7,34 @@ namespace {
 
 // 32-bit registers of one lane for a unit of weights, and for its fragments while they are decoded.
 int unit_registers(const WeightLayout& layout) { return layout.format == kernels::kNvfp4 ? 5 : 16; }
-int fragment_registers(const WeightLayout& layout) { return layout.format == kernels::kNvfp4 ? 8 : 0; }
+int fragment_registers(const WeightLayout& layout) {
+  return layout.format == kernels::kNvfp4 ? 8 : 0;
+}
 
 // Addresses, counters and what else every kernel has; from the compiler's reports.
-constexpr int kStreamBase = 28, kSetsBase = 8, kTileBase = 32, kCombineBase = 32;
+constexpr int kStreamBase = 28, kSetsBase = 8, kTileBase = 20, kCombineBase = 32;
 
 int stream_registers(const GemmTactic& t, const WeightLayout& layout, const MatrixLayout& matrix) {
   const int tokens8 = t.token_tile / 8, token_slots = t.hold ? matrix.units : t.depth;
-  return t.groups * t.depth * unit_registers(layout) + token_slots * tokens8 * 8 + t.groups * tokens8 * 4 +
-         fragment_registers(layout) + kStreamBase + (t.sets > 1 ? kSetsBase : 0);
+  return t.groups * t.depth * unit_registers(layout) + token_slots * tokens8 * 8 +
+         t.groups * tokens8 * 4 + fragment_registers(layout) + kStreamBase +
+         (t.sets > 1 ? kSetsBase : 0);
 }
 
 int tile_registers(const GemmTactic& t, const WeightLayout& layout) {
   const int tokens8 = t.token_tile / t.warps_t / 8, rows_to_load = t.token_tile * 8 / t.threads();
-  return t.groups * t.depth * unit_registers(layout) + t.groups * tokens8 * 4 + t.groups * fragment_registers(layout) + 8 +
-         rows_to_load + kTileBase;
+  return t.groups * t.depth * unit_registers(layout) + t.groups * tokens8 * 4 +
+         t.groups * fragment_registers(layout) + 8 + rows_to_load + kTileBase;
 }
 
 int combine_registers(const GemmTactic& t, const WeightLayout& layout) {
-  return t.groups * t.depth * unit_registers(layout) + t.groups * 4 + 8 + fragment_registers(layout) + kCombineBase;
+  return t.groups * t.depth * unit_registers(layout) + t.groups * 4 + 8 +
+         fragment_registers(layout) + kCombineBase;
 }
 
 int static_shared_bytes(const GemmTactic& t) {
-  if (t.path == GemmPath::kStream) return (t.warps_k - 1) * t.warps_m * t.groups * t.token_tile / 8 * 4 * 32 * 4;
+  if (t.path == GemmPath::kStream)
+    return (t.warps_k - 1) * t.warps_m * t.groups * t.token_tile / 8 * 4 * 32 * 4;
   if (t.path == GemmPath::kCombine) return t.warps_m * t.groups * kernels::kGroupRows * 4;
   return 0;
 }
@@ -39,7 +44,9 @@ int static_shared_bytes(const GemmTactic& t) {
 GemmTactic read_gemm_tactic(GemmPath path, const Tactic& tactic) {
   GemmTactic t;
   t.path = path;
-  auto read = [&](const char* name, int& value) { value = static_cast<int>(tactic.number(name, value)); };
+  auto read = [&](const char* name, int& value) {
+    value = static_cast<int>(tactic.number(name, value));
+  };
   read("token_tile", t.token_tile);
   read("groups", t.groups);
   read("warps_m", t.warps_m);
@@ -73,7 +80,8 @@ int dynamic_shared_bytes(const GemmTactic& t, const MatrixLayout& matrix) {
   return (t.stages == 0 ? matrix.units : t.stages) * t.token_tile * kernels::kUnitK * 2;
 }
 
-KernelNeeds estimate_needs(const GemmTactic& t, const WeightLayout& layout, const MatrixLayout& matrix) {
+KernelNeeds estimate_needs(const GemmTactic& t, const WeightLayout& layout,
+                           const MatrixLayout& matrix) {
   KernelNeeds needs;
   needs.threads = t.threads();
   needs.registers = t.path == GemmPath::kStream ? stream_registers(t, layout, matrix)
@@ -84,21 +92,24 @@ KernelNeeds estimate_needs(const GemmTactic& t, const WeightLayout& layout, cons
   return needs;
 }
 
-std::string kernel_expression(const GemmTactic& t, const WeightLayout& layout, const GemmRole& role) {
+std::string kernel_expression(const GemmTactic& t, const WeightLayout& layout,
+                              const GemmRole& role) {
   const int format = layout.format;
   switch (t.path) {
     case GemmPath::kStream:
-      return fmt::format("moetune::kernels::gemm_stream<{}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}>", format, role.epilogue,
-                         layout.bias, role.k % kernels::kUnitK != 0, t.token_tile, t.groups, t.warps_m, t.warps_k, t.depth,
-                         t.sets > 1 || t.hold, t.hold ? role.matrix->units : 0, t.blocks);
+      return fmt::format(
+          "moetune::kernels::gemm_stream<{}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}>", format,
+          role.epilogue, layout.bias, role.k % kernels::kUnitK != 0, t.token_tile, t.groups,
+          t.warps_m, t.warps_k, t.depth, t.sets > 1 || t.hold, t.hold ? role.matrix->units : 0,
+          t.blocks);
     case GemmPath::kTile:
-      return fmt::format("moetune::kernels::gemm_tile<{}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}>", format, role.epilogue,
-                         layout.bias, t.token_tile, t.groups, t.warps_m, t.warps_t, t.depth, t.stages == 0 ? 2 : t.stages,
-                         t.stages == 0, t.blocks);
+      return fmt::format("moetune::kernels::gemm_tile<{}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}>",
+                         format, role.epilogue, layout.bias, t.token_tile, t.groups, t.warps_m,
+                         t.warps_t, t.depth, t.stages == 0 ? 2 : t.stages, t.stages == 0, t.blocks);
     case GemmPath::kCombine: break;
   }
-  return fmt::format("moetune::kernels::gemm_combine<{}, {}, {}, {}, {}, {}, {}>", format, layout.bias, role.f32_output, t.groups,
-                     t.warps_m, t.depth, t.blocks);
+  return fmt::format("moetune::kernels::gemm_combine<{}, {}, {}, {}, {}, {}, {}>", format,
+                     layout.bias, role.f32_output, t.groups, t.warps_m, t.depth, t.blocks);
 }
 
 const char* kernel_source(GemmPath path) {

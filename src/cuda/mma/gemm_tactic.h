@@ -1,4 +1,5 @@
-// The choices of one GEMM of the mma family: what a tactic's parameters mean, what they cost, and which kernel they name.
+// The choices of one GEMM of the mma family: what a tactic's parameters mean, what they cost, and
+// which kernel they name.
 #pragma once
 
 #include <string>
@@ -37,18 +38,20 @@ Tactic write_gemm_tactic(const GemmTactic& tactic);
 /// Dynamic shared memory of one block.
 int dynamic_shared_bytes(const GemmTactic& tactic, const MatrixLayout& matrix);
 /// What the kernel will ask for. Registers are an estimate: what the compiler needs lest it spills.
-KernelNeeds estimate_needs(const GemmTactic& tactic, const WeightLayout& layout, const MatrixLayout& matrix);
+KernelNeeds estimate_needs(const GemmTactic& tactic, const WeightLayout& layout,
+                           const MatrixLayout& matrix);
 
 /// The matrix a kernel multiplies with, as its template sees it.
 struct GemmRole {
   const MatrixLayout* matrix = nullptr;
   int epilogue = kernels::kIdentity;
-  int k = 0;               ///< Values of an input row.
-  bool f32_output = false; ///< GemmPath::kCombine only.
+  int k = 0;                ///< Values of an input row.
+  bool f32_output = false;  ///< GemmPath::kCombine only.
 };
 
 /// "moetune::kernels::gemm_stream<...>"
-std::string kernel_expression(const GemmTactic& tactic, const WeightLayout& layout, const GemmRole& role);
+std::string kernel_expression(const GemmTactic& tactic, const WeightLayout& layout,
+                              const GemmRole& role);
 /// "cuda/kernels/gemm_stream.cuh"
 const char* kernel_source(GemmPath path);
 

@@ -10,11 +10,14 @@
 namespace moetune::cuda {
 namespace {
 
-constexpr int64_t kFewPairs = 32;       // route.cuh: one warp groups them
-constexpr int64_t kOneBlockTokens = 16; // routed and grouped by one block: beyond, routing alone takes it longer than a launch
+constexpr int64_t kFewPairs = 32;  // route.cuh: one warp groups them
+constexpr int64_t kOneBlockTokens =
+    16;  // routed and grouped by one block: beyond, routing alone takes it longer than a launch
 constexpr unsigned kGroupThreads = kernels::kGroupThreads;
 
-unsigned blocks(int64_t work, int64_t per_block) { return static_cast<unsigned>((work + per_block - 1) / per_block); }
+unsigned blocks(int64_t work, int64_t per_block) {
+  return static_cast<unsigned>((work + per_block - 1) / per_block);
+}
 
 // Experts a lane of the router holds: the template's values are powers of two.
 int experts_per_lane(int64_t experts) {
@@ -23,8 +26,11 @@ int experts_per_lane(int64_t experts) {
   return per_lane;
 }
 
-ProgramRequest gemm_request(const std::string& label, const GemmTactic& tactic, const WeightLayout& layout, const GemmRole& role) {
-  return {label, kernel_source(tactic.path), {kernel_expression(tactic, layout, role)},
+ProgramRequest gemm_request(const std::string& label, const GemmTactic& tactic,
+                            const WeightLayout& layout, const GemmRole& role) {
+  return {label,
+          kernel_source(tactic.path),
+          {kernel_expression(tactic, layout, role)},
           dynamic_shared_bytes(tactic, *role.matrix)};
 }
 
@@ -57,11 +63,13 @@ struct MmaLayer::Pass {
     return reinterpret_cast<T*>(workspace + offset);
   }
   const int* ids() const { return in.ids ? in.ids : in_workspace<int>(at.ids); }
-  const float* routing_weights() const { return in.weights ? in.weights : in_workspace<float>(at.weights); }
+  const float* routing_weights() const {
+    return in.weights ? in.weights : in_workspace<float>(at.weights);
+  }
 };
 
-MmaLayer::MmaLayer(const ContextPtr& context, const FusedMoeSpec& spec, const GemmTactic& gemm1, const GemmTactic& gemm2,
-                   int64_t max_tokens)
+MmaLayer::MmaLayer(const ContextPtr& context, const FusedMoeSpec& spec, const GemmTactic& gemm1,
+                   const GemmTactic& gemm2, int64_t max_tokens)
     : context_(context),
       spec_(spec),
       layout_(weight_layout(spec)),
@@ -71,8 +79,11 @@ MmaLayer::MmaLayer(const ContextPtr& context, const FusedMoeSpec& spec, const Ge
       workspace_bytes_(workspace_layout(spec, layout_, gemm1, gemm2, max_tokens).bytes),
       programmatic_(context->architecture().sm() >= 90) {}
 
-Result<std::shared_ptr<Executable>> MmaLayer::compile(const ContextPtr& context, const FusedMoeSpec& spec, const GemmTactic& gemm1,
-                                                      const GemmTactic& gemm2, int64_t max_tokens, const std::string& label) {
+Result<std::shared_ptr<Executable>> MmaLayer::compile(const ContextPtr& context,
+                                                      const FusedMoeSpec& spec,
+                                                      const GemmTactic& gemm1,
+                                                      const GemmTactic& gemm2, int64_t max_tokens,
+                                                      const std::string& label) {
   std::shared_ptr<MmaLayer> layer(new MmaLayer(context, spec, gemm1, gemm2, max_tokens));
   MOETUNE_RETURN_IF_ERROR(layer->load(label));
   return std::shared_ptr<Executable>(std::move(layer));
@@ -81,15 +92,19 @@ Result<std::shared_ptr<Executable>> MmaLayer::compile(const ContextPtr& context,
 Status MmaLayer::load(const std::string& label) {
   const int per_lane = experts_per_lane(spec_.global_experts);
   const bool f32 = spec_.output == DataType::kF32;
-  auto routed = [&](const char* name) { return fmt::format("moetune::kernels::{}<{}>", name, per_lane); };
+  auto routed = [&](const char* name) {
+    return fmt::format("moetune::kernels::{}<{}>", name, per_lane);
+  };
   auto plain = [](const char* name) { return fmt::format("moetune::kernels::{}<0>", name); };
-  const GemmRole role1{&layout_.w13, layout_.epilogue, static_cast<int>(aligned_columns(spec_)), false};
+  const GemmRole role1{&layout_.w13, layout_.epilogue, static_cast<int>(aligned_columns(spec_)),
+                       false};
   const GemmRole role2{&layout_.w2, kernels::kIdentity, layout_.activation_columns, f32};
   const ProgramRequest requests[] = {
       {"routing for cuda.mma",
        "cuda/kernels/route.cuh",
-       {routed("route"), routed("route_and_group"), routed("route_and_group_few"), plain("group_few_pairs"), plain("group_pairs"),
-        plain("group_count"), plain("group_place")}},
+       {routed("route"), routed("route_and_group"), routed("route_and_group_few"),
+        plain("group_few_pairs"), plain("group_pairs"), plain("group_count"),
+        plain("group_place")}},
       {"combine for cuda.mma",
        "cuda/kernels/combine.cuh",
        {fmt::format("moetune::kernels::combine<{}>", f32), plain("align_rows")}},
@@ -97,7 +112,8 @@ Status MmaLayer::load(const std::string& label) {
       gemm_request(label, gemm2_, layout_, role2),
   };
   MOETUNE_ASSIGN_OR_RETURN(const auto programs, load_programs(context_, requests));
-  Kernel* routing[] = {&route_, &route_and_group_, &route_and_group_few_, &group_few_, &group_, &group_count_, &group_place_};
+  Kernel* routing[] = {&route_, &route_and_group_, &route_and_group_few_, &group_few_,
+                       &group_, &group_count_,     &group_place_};
   for (size_t i = 0; i < std::size(routing); ++i) *routing[i] = programs[0][i];
   combine_ = programs[1][0];
   align_ = programs[1][1];
@@ -108,9 +124,11 @@ Status MmaLayer::load(const std::string& label) {
 
 Result<MmaLayer::Inputs> MmaLayer::inputs_of(const Call& call) const {
   const Tensors& a = *call.arguments;
-  const size_t count = 2 + (spec_.given_routing ? 2 : 1 + (spec_.router.selection_bias ? 1 : 0)) + (spec_.ep > 1 ? 1 : 0);
+  const size_t count = 2 + (spec_.given_routing ? 2 : 1 + (spec_.router.selection_bias ? 1 : 0)) +
+                       (spec_.ep > 1 ? 1 : 0);
   if (a.size() != count) {
-    return Error{ErrorCode::kInvalidArgument, fmt::format("fused_moe: {} arguments, not {}", a.size(), count),
+    return Error{ErrorCode::kInvalidArgument,
+                 fmt::format("fused_moe: {} arguments, not {}", a.size(), count),
                  "moetune/moe_spec.h lists them"};
   }
   Inputs in;
@@ -128,14 +146,17 @@ Result<MmaLayer::Inputs> MmaLayer::inputs_of(const Call& call) const {
   in.output = a[next].as<uint8_t>();
   if (in.tokens > max_tokens_) {
     return Error{ErrorCode::kInvalidArgument,
-                 fmt::format("fused_moe: {} tokens, the candidate was compiled for {} at the most", in.tokens, max_tokens_)};
+                 fmt::format("fused_moe: {} tokens, the candidate was compiled for {} at the most",
+                             in.tokens, max_tokens_)};
   }
   if (!needs_alignment(spec_) && reinterpret_cast<uintptr_t>(in.hidden) % 16 != 0) {
-    return Error{ErrorCode::kInvalidArgument, "fused_moe: hidden states do not begin at a multiple of 16 bytes"};
+    return Error{ErrorCode::kInvalidArgument,
+                 "fused_moe: hidden states do not begin at a multiple of 16 bytes"};
   }
   if (call.workspace_bytes < workspace_bytes_) {
     return Error{ErrorCode::kInvalidArgument,
-                 fmt::format("fused_moe: a workspace of {} bytes, {} are needed", call.workspace_bytes, workspace_bytes_)};
+                 fmt::format("fused_moe: a workspace of {} bytes, {} are needed",
+                             call.workspace_bytes, workspace_bytes_)};
   }
   return in;
 }
@@ -143,7 +164,8 @@ Result<MmaLayer::Inputs> MmaLayer::inputs_of(const Call& call) const {
 Status MmaLayer::run(const Call& call) { return run_parts(call, kEverything); }
 
 Status MmaLayer::run_stage(int stage, const Call& call) {
-  if (call.arguments->front().shape.front() > kPassTokens) return run(call);  // The workspace holds the last pass alone.
+  if (call.arguments->front().shape.front() > kPassTokens)
+    return run(call);  // The workspace holds the last pass alone.
   return run_parts(call, stage == 0 ? kGemm1 : kGemm2 | kCombine);
 }
 
@@ -177,7 +199,8 @@ Status MmaLayer::run_pass(const Pass& pass, unsigned parts) const {
   }
   if (parts & kGemm1) MOETUNE_RETURN_IF_ERROR(run_gemm1(pass, first));
   if (parts & kGemm2) MOETUNE_RETURN_IF_ERROR(run_gemm2(pass, first));
-  if ((parts & kCombine) && gemm2_.path != GemmPath::kCombine) MOETUNE_RETURN_IF_ERROR(run_combine(pass, first));
+  if ((parts & kCombine) && gemm2_.path != GemmPath::kCombine)
+    MOETUNE_RETURN_IF_ERROR(run_combine(pass, first));
   return {};
 }
 
@@ -224,16 +247,19 @@ Status MmaLayer::route_and_group(const Pass& pass, bool& first) const {
   r.top_groups = router.top_groups;
   r.scale = router.scale;
   if (pass.pairs <= kFewPairs) {
-    return route_and_group_few_(shape(1, 1, 32 * static_cast<unsigned>(pass.tokens), first), pass.stream, r, g);
+    return route_and_group_few_(shape(1, 1, 32 * static_cast<unsigned>(pass.tokens), first),
+                                pass.stream, r, g);
   }
-  if (pass.tokens <= kOneBlockTokens) return route_and_group_(shape(1, 1, kGroupThreads, first), pass.stream, r, g);
+  if (pass.tokens <= kOneBlockTokens)
+    return route_and_group_(shape(1, 1, kGroupThreads, first), pass.stream, r, g);
   MOETUNE_RETURN_IF_ERROR(route_(shape(blocks(pass.tokens, 8), 1, 256, first), pass.stream, r));
   return group(pass, g, first);
 }
 
 Status MmaLayer::group(const Pass& pass, const kernels::GroupParams& p, bool& first) const {
   if (pass.pairs <= kFewPairs) return group_few_(shape(1, 1, 32, first), pass.stream, p);
-  if (pass.pairs <= kernels::kPairsPerGroupBlock) return group_(shape(1, 1, kGroupThreads, first), pass.stream, p);
+  if (pass.pairs <= kernels::kPairsPerGroupBlock)
+    return group_(shape(1, 1, kGroupThreads, first), pass.stream, p);
   const unsigned count = blocks(pass.pairs, kernels::kPairsPerGroupBlock);
   MOETUNE_RETURN_IF_ERROR(group_count_(shape(count, 1, kGroupThreads, first), pass.stream, p));
   return group_place_(shape(count, 1, kGroupThreads, first), pass.stream, p);
@@ -265,7 +291,8 @@ kernels::GemmParams MmaLayer::gemm_params(const Pass& pass, int matrix) const {
   return p;
 }
 
-LaunchShape MmaLayer::gemm_shape(const Pass& pass, const GemmTactic& t, const MatrixLayout& m) const {
+LaunchShape MmaLayer::gemm_shape(const Pass& pass, const GemmTactic& t,
+                                 const MatrixLayout& m) const {
   LaunchShape s;
   s.grid_x = blocks(m.groups, t.groups_per_block());
   s.grid_y = static_cast<unsigned>(most_tiles(pass.pairs, spec_.experts, t.token_tile));
@@ -276,7 +303,8 @@ LaunchShape MmaLayer::gemm_shape(const Pass& pass, const GemmTactic& t, const Ma
 
 Status MmaLayer::run_gemm1(const Pass& pass, bool& first) const {
   kernels::GemmParams p = gemm_params(pass, 0);
-  p.input = needs_alignment(spec_) ? pass.in_workspace<uint16_t>(pass.at.aligned_hidden) : pass.in.hidden;
+  p.input =
+      needs_alignment(spec_) ? pass.in_workspace<uint16_t>(pass.at.aligned_hidden) : pass.in.hidden;
   p.input_stride = static_cast<int>(aligned_columns(spec_));
   p.k = p.input_stride;
   p.row_index = pass.in_workspace<int>(pass.at.token_of_row);
@@ -312,9 +340,10 @@ Status MmaLayer::run_gemm2(const Pass& pass, bool& first) const {
   c.tokens = pass.tokens;
   c.top_k = spec_.top_k;
   c.experts = static_cast<int>(spec_.experts);
-  return gemm2_kernel_(shape(blocks(layout_.w2.groups, gemm2_.groups), static_cast<unsigned>(pass.tokens),
-                             static_cast<unsigned>(gemm2_.threads()), first),
-                       pass.stream, c);
+  return gemm2_kernel_(
+      shape(blocks(layout_.w2.groups, gemm2_.groups), static_cast<unsigned>(pass.tokens),
+            static_cast<unsigned>(gemm2_.threads()), first),
+      pass.stream, c);
 }
 
 Status MmaLayer::run_combine(const Pass& pass, bool& first) const {
@@ -327,7 +356,8 @@ Status MmaLayer::run_combine(const Pass& pass, bool& first) const {
   p.columns = static_cast<int>(spec_.hidden);
   p.tokens = pass.tokens;
   p.top_k = spec_.top_k;
-  return combine_(shape(blocks(spec_.hidden, 1024), static_cast<unsigned>(pass.tokens), 256, first), pass.stream, p);
+  return combine_(shape(blocks(spec_.hidden, 1024), static_cast<unsigned>(pass.tokens), 256, first),
+                  pass.stream, p);
 }
 
 }  // namespace moetune::cuda

@@ -1,9 +1,10 @@
 // One candidate of cuda.mma made runnable: its kernels, and how a call becomes launches.
 //
-// A call is worked off in passes of at most kPassTokens tokens. A pass launches: routing and grouping (one to three kernels), GEMM 1
-// with the activation, GEMM 2, combine. From sm_90 on each kernel but the first starts before its predecessor has ended and waits
-// for it where it needs its results. Grids have the size that the number of tokens can need at most; how many tiles there are is
-// known on the device alone.
+// A call is worked off in passes of at most kPassTokens tokens. A pass launches: routing and
+// grouping (one to three kernels), GEMM 1 with the activation, GEMM 2, combine. From sm_90 on each
+// kernel but the first starts before its predecessor has ended and waits for it where it needs its
+// results. Grids have the size that the number of tokens can need at most; how many tiles there are
+// is known on the device alone.
 #pragma once
 
 #include <memory>
@@ -18,8 +19,11 @@ namespace moetune::cuda {
 class MmaLayer : public Executable {
  public:
   /// `label` names the candidate in messages. kCompile, kRun as the JIT and the driver say.
-  static Result<std::shared_ptr<Executable>> compile(const ContextPtr& context, const FusedMoeSpec& spec, const GemmTactic& gemm1,
-                                                     const GemmTactic& gemm2, int64_t max_tokens, const std::string& label);
+  static Result<std::shared_ptr<Executable>> compile(const ContextPtr& context,
+                                                     const FusedMoeSpec& spec,
+                                                     const GemmTactic& gemm1,
+                                                     const GemmTactic& gemm2, int64_t max_tokens,
+                                                     const std::string& label);
 
   Status run(const Call& call) override;
   Status run_stage(int stage, const Call& call) override;
@@ -29,8 +33,8 @@ class MmaLayer : public Executable {
   struct Pass;
   enum Part : unsigned { kGroup = 1, kGemm1 = 2, kGemm2 = 4, kCombine = 8, kEverything = 15 };
 
-  MmaLayer(const ContextPtr& context, const FusedMoeSpec& spec, const GemmTactic& gemm1, const GemmTactic& gemm2,
-           int64_t max_tokens);
+  MmaLayer(const ContextPtr& context, const FusedMoeSpec& spec, const GemmTactic& gemm1,
+           const GemmTactic& gemm2, int64_t max_tokens);
   Status load(const std::string& label);
   Result<Inputs> inputs_of(const Call& call) const;
   Status run_parts(const Call& call, unsigned parts);
@@ -42,7 +46,8 @@ class MmaLayer : public Executable {
   Status run_gemm2(const Pass& pass, bool& first) const;
   Status run_combine(const Pass& pass, bool& first) const;
   kernels::GemmParams gemm_params(const Pass& pass, int matrix) const;
-  LaunchShape gemm_shape(const Pass& pass, const GemmTactic& tactic, const MatrixLayout& matrix) const;
+  LaunchShape gemm_shape(const Pass& pass, const GemmTactic& tactic,
+                         const MatrixLayout& matrix) const;
   /// A launch after the first of a pass may start early.
   LaunchShape shape(unsigned x, unsigned y, unsigned threads, bool& first) const;
 

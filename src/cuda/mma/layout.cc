@@ -5,7 +5,8 @@
 namespace moetune::cuda {
 namespace {
 
-// What src/cuda/kernels/route.cuh holds: a thread per expert in one block, a lane per slot, a bit per group.
+// What src/cuda/kernels/route.cuh holds: a thread per expert in one block, a lane per slot, a bit
+// per group.
 constexpr int64_t kMostExperts = kernels::kGroupThreads;
 constexpr int kMostTopK = 32;
 constexpr int kMostGroups = 32;
@@ -17,7 +18,8 @@ MatrixLayout matrix_layout(int64_t rows, int64_t k, bool gated, int format) {
   m.rows = static_cast<int>(rows);
   m.k = static_cast<int>(k);
   m.gated = gated;
-  m.groups = static_cast<int>(gated ? ceil_div(rows / 2, kernels::kGroupRows / 2) : ceil_div(rows, kernels::kGroupRows));
+  m.groups = static_cast<int>(gated ? ceil_div(rows / 2, kernels::kGroupRows / 2)
+                                    : ceil_div(rows, kernels::kGroupRows));
   m.units = static_cast<int>(ceil_div(k, kernels::kUnitK));
   m.expert_bytes = int64_t{m.groups} * m.units * kernels::unit_bytes(format);
   return m;
@@ -40,7 +42,8 @@ WeightLayout weight_layout(const FusedMoeSpec& spec) {
   layout.format = spec.weights == WeightFormat::kNvfp4 ? kernels::kNvfp4 : kernels::kBf16;
   layout.w13 = matrix_layout(spec.w13_rows(), spec.hidden, spec.gated(), layout.format);
   layout.w2 = matrix_layout(spec.hidden, spec.intermediate, false, layout.format);
-  layout.activation_columns = layout.w13.groups * (spec.gated() ? kernels::kGroupRows / 2 : kernels::kGroupRows);
+  layout.activation_columns =
+      layout.w13.groups * (spec.gated() ? kernels::kGroupRows / 2 : kernels::kGroupRows);
   layout.epilogue = epilogue_of(spec.activation);
   layout.bias = spec.bias;
   return layout;
@@ -48,16 +51,20 @@ WeightLayout weight_layout(const FusedMoeSpec& spec) {
 
 std::string why_unsupported(const FusedMoeSpec& spec) {
   if (spec.weights != WeightFormat::kBf16 && spec.weights != WeightFormat::kNvfp4) {
-    return fmt::format("cuda.mma has no kernels for {} weights, only for bf16 and nvfp4", to_string(spec.weights));
+    return fmt::format("cuda.mma has no kernels for {} weights, only for bf16 and nvfp4",
+                       to_string(spec.weights));
   }
   if (spec.global_experts > kMostExperts) {
-    return fmt::format("cuda.mma routes among {} experts at the most, not {}", kMostExperts, spec.global_experts);
+    return fmt::format("cuda.mma routes among {} experts at the most, not {}", kMostExperts,
+                       spec.global_experts);
   }
   if (spec.top_k > kMostTopK) {
-    return fmt::format("cuda.mma takes {} experts a token at the most, not {}", kMostTopK, spec.top_k);
+    return fmt::format("cuda.mma takes {} experts a token at the most, not {}", kMostTopK,
+                       spec.top_k);
   }
   if (!spec.given_routing && spec.router.groups > kMostGroups) {
-    return fmt::format("cuda.mma routes among {} expert groups at the most, not {}", kMostGroups, spec.router.groups);
+    return fmt::format("cuda.mma routes among {} expert groups at the most, not {}", kMostGroups,
+                       spec.router.groups);
   }
   return {};
 }

@@ -13,9 +13,9 @@ namespace moetune::cuda {
 struct MatrixLayout {
   int rows = 0;
   int k = 0;
-  bool gated = false;       ///< Rows are gate then up; a group has 8 of each.
+  bool gated = false;  ///< Rows are gate then up; a group has 8 of each.
   int groups = 0;
-  int units = 0;            ///< Of one group.
+  int units = 0;  ///< Of one group.
   int64_t expert_bytes = 0;
 };
 
@@ -23,7 +23,8 @@ struct WeightLayout {
   kernels::Format format = kernels::kBf16;
   MatrixLayout w13;
   MatrixLayout w2;
-  int activation_columns = 0;  ///< Columns that GEMM 1 writes: `intermediate`, and zeros to fill its last group.
+  int activation_columns =
+      0;  ///< Columns that GEMM 1 writes: `intermediate`, and zeros to fill its last group.
 
   int epilogue = kernels::kSwiGlu;
   bool bias = false;

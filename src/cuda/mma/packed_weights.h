@@ -31,17 +31,19 @@ class MmaWeights : public PackedWeights {
   WeightLayout layout_;
   Memory w13_, w2_, w13_scales_, w2_scales_, w13_bias_, w2_bias_;
   // As they came, for unpacking.
-  std::vector<float> globals_;       // nvfp4: gate, up and down of each expert
-  std::vector<float> biases_[2];     // of w13 and w2, expert by expert
+  std::vector<float> globals_;    // nvfp4: gate, up and down of each expert
+  std::vector<float> biases_[2];  // of w13 and w2, expert by expert
 };
 
 /// Brings weights into the layout and back, on the device. One call at a time.
 class MmaPacker {
  public:
   /// kCompile where the kernels do not compile.
-  static Result<std::unique_ptr<MmaPacker>> make(const ContextPtr& context, const FusedMoeSpec& spec);
+  static Result<std::unique_ptr<MmaPacker>> make(const ContextPtr& context,
+                                                 const FusedMoeSpec& spec);
 
-  /// kInvalidArgument where the source's tensors do not fit the specification, or a block scale is negative or NaN; kOutOfMemory.
+  /// kInvalidArgument where the source's tensors do not fit the specification, or a block scale is
+  /// negative or NaN; kOutOfMemory.
   Result<std::shared_ptr<PackedWeights>> pack(WeightSource& source);
   Status unpack(const MmaWeights& weights, WeightSink& sink);
 
@@ -52,7 +54,8 @@ class MmaPacker {
   Status upload(CUdeviceptr to, const void* from, size_t bytes);
   Status download(void* to, CUdeviceptr from, size_t bytes);
   Status launch(const Kernel& kernel, const MatrixLayout& matrix, CUdeviceptr packed);
-  Status pack_matrix(const MatrixLayout& matrix, const void* values, const uint8_t* scales, CUdeviceptr packed);
+  Status pack_matrix(const MatrixLayout& matrix, const void* values, const uint8_t* scales,
+                     CUdeviceptr packed);
   Status unpack_matrix(const MatrixLayout& matrix, CUdeviceptr packed, std::vector<uint8_t>& values,
                        std::vector<uint8_t>& scales);
   Status allocate(MmaWeights& weights);

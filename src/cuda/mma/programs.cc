@@ -18,7 +18,8 @@ CompileRequest compile_request(const ProgramRequest& request, const Architecture
 Result<std::vector<std::vector<Kernel>>> load_programs(const ContextPtr& context,
                                                        std::span<const ProgramRequest> requests) {
   std::vector<CompileRequest> compile;
-  for (const ProgramRequest& request : requests) compile.push_back(compile_request(request, context->architecture()));
+  for (const ProgramRequest& request : requests)
+    compile.push_back(compile_request(request, context->architecture()));
   std::vector<std::vector<Kernel>> loaded;
   std::vector<Result<CompiledProgramPtr>> programs = default_jit().compile_all(compile);
   for (size_t i = 0; i < requests.size(); ++i) {

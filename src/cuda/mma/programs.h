@@ -24,6 +24,7 @@ CompileRequest compile_request(const ProgramRequest& request, const Architecture
 /// The kernels in the order of the request, through default_jit().
 Result<std::vector<Kernel>> load_program(const ContextPtr& context, const ProgramRequest& request);
 /// Several at once: compiled in parallel.
-Result<std::vector<std::vector<Kernel>>> load_programs(const ContextPtr& context, std::span<const ProgramRequest> requests);
+Result<std::vector<std::vector<Kernel>>> load_programs(const ContextPtr& context,
+                                                       std::span<const ProgramRequest> requests);
 
 }  // namespace moetune::cuda

@@ -19,7 +19,10 @@ constexpr const char* kLayoutName = "fragments";
 class MmaRunner : public TunableRunner {
  public:
   MmaRunner(const FusedMoeSpec& spec, const ContextPtr& context)
-      : spec_(spec), layout_(weight_layout(spec)), context_(context), schemes_(make_schemes(spec, context->limits())) {}
+      : spec_(spec),
+        layout_(weight_layout(spec)),
+        context_(context),
+        schemes_(make_schemes(spec, context->limits())) {}
 
   std::string name() const override { return kName; }
   int version() const override { return kVersion; }
@@ -37,12 +40,15 @@ class MmaRunner : public TunableRunner {
   size_t workspace_bytes(const Candidate& candidate, int64_t tokens) const override {
     const Result<Gemms> gemms = gemms_of(candidate);
     if (!gemms.ok()) return 0;
-    return workspace_layout(spec_, layout_, gemms.value().first, gemms.value().second, tokens).bytes;
+    return workspace_layout(spec_, layout_, gemms.value().first, gemms.value().second, tokens)
+        .bytes;
   }
 
-  Result<std::shared_ptr<Executable>> compile(const Candidate& candidate, int64_t max_tokens) override {
+  Result<std::shared_ptr<Executable>> compile(const Candidate& candidate,
+                                              int64_t max_tokens) override {
     MOETUNE_ASSIGN_OR_RETURN(const Gemms gemms, gemms_of(candidate));
-    return MmaLayer::compile(context_, spec_, gemms.first, gemms.second, max_tokens, candidate.text());
+    return MmaLayer::compile(context_, spec_, gemms.first, gemms.second, max_tokens,
+                             candidate.text());
   }
 
   Result<std::shared_ptr<PackedWeights>> pack(const std::string&, WeightSource& source) override {
@@ -53,7 +59,8 @@ class MmaRunner : public TunableRunner {
 
   Status unpack(const PackedWeights& weights, WeightSink& sink) const override {
     const auto* own = dynamic_cast<const MmaWeights*>(&weights);
-    if (own == nullptr) return Error{ErrorCode::kInvalidArgument, "weights that cuda.mma did not pack"};
+    if (own == nullptr)
+      return Error{ErrorCode::kInvalidArgument, "weights that cuda.mma did not pack"};
     const std::scoped_lock lock(packer_mutex_);
     MOETUNE_ASSIGN_OR_RETURN(auto packer, MmaPacker::make(context_, spec_));
     return packer->unpack(*own, sink);
@@ -65,7 +72,8 @@ class MmaRunner : public TunableRunner {
   static Result<Gemms> gemms_of(const Candidate& candidate) {
     const SchemePaths* paths = find_scheme(candidate.scheme);
     if (paths == nullptr || candidate.stages.size() != 2) {
-      return Error{ErrorCode::kInvalidArgument, fmt::format("{} is no candidate of {}", candidate.text(), kName)};
+      return Error{ErrorCode::kInvalidArgument,
+                   fmt::format("{} is no candidate of {}", candidate.text(), kName)};
     }
     return Gemms{read_gemm_tactic(paths->gemm1, candidate.stages[0].tactic),
                  read_gemm_tactic(paths->gemm2, candidate.stages[1].tactic)};
@@ -80,14 +88,17 @@ class MmaRunner : public TunableRunner {
 
 }  // namespace
 
-Result<std::unique_ptr<TunableRunner>> make_mma_runner(const FusedMoeSpec& spec, const ContextPtr& context) {
+Result<std::unique_ptr<TunableRunner>> make_mma_runner(const FusedMoeSpec& spec,
+                                                       const ContextPtr& context) {
   MOETUNE_RETURN_IF_ERROR(validate(spec));
   if (std::string reason = why_unsupported(spec); !reason.empty()) {
-    return Error{ErrorCode::kUnsupported, std::move(reason), "use another device, or another weight format"};
+    return Error{ErrorCode::kUnsupported, std::move(reason),
+                 "use another device, or another weight format"};
   }
   if (context->architecture().sm() < kOldestArchitecture) {
     return Error{ErrorCode::kUnsupported,
-                 fmt::format("cuda.mma needs sm_80 (Ampere) or later, {} is {}", context->name(), context->architecture().text())};
+                 fmt::format("cuda.mma needs sm_80 (Ampere) or later, {} is {}", context->name(),
+                             context->architecture().text())};
   }
   return std::unique_ptr<TunableRunner>(std::make_unique<MmaRunner>(spec, context));
 }

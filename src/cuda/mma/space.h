@@ -15,7 +15,8 @@ struct SchemePaths {
   GemmPath gemm2;
 };
 
-/// "stream", "tile", "stream-tile": two GEMMs and a combine kernel. "stream-combine": the second GEMM combines.
+/// "stream", "tile", "stream-tile": two GEMMs and a combine kernel. "stream-combine": the second
+/// GEMM combines.
 const std::vector<SchemePaths>& scheme_paths();
 /// nullptr for a name that is none.
 const SchemePaths* find_scheme(std::string_view name);
@@ -24,6 +25,7 @@ const SchemePaths* find_scheme(std::string_view name);
 std::vector<Scheme> make_schemes(const FusedMoeSpec& spec, const ArchitectureLimits& limits);
 
 /// The written heuristic: docs/kernels-mma.md has the measurements it comes from.
-Candidate default_tactics(const FusedMoeSpec& spec, const ArchitectureLimits& limits, int64_t tokens);
+Candidate default_tactics(const FusedMoeSpec& spec, const ArchitectureLimits& limits,
+                          int64_t tokens);
 
 }  // namespace moetune::cuda

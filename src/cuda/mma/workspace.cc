@@ -9,8 +9,8 @@ int64_t most_tiles(int64_t pairs, int64_t experts, int token_tile) {
   return std::min(pairs, std::min(experts, pairs) + pairs / token_tile);
 }
 
-WorkspaceLayout workspace_layout(const FusedMoeSpec& spec, const WeightLayout& layout, const GemmTactic& gemm1,
-                                 const GemmTactic& gemm2, int64_t tokens) {
+WorkspaceLayout workspace_layout(const FusedMoeSpec& spec, const WeightLayout& layout,
+                                 const GemmTactic& gemm1, const GemmTactic& gemm2, int64_t tokens) {
   const int64_t pass = std::min(tokens, kPassTokens), pairs = pass * spec.top_k;
   WorkspaceLayout w;
   auto take = [&w](int64_t bytes) {
@@ -24,11 +24,14 @@ WorkspaceLayout workspace_layout(const FusedMoeSpec& spec, const WeightLayout& l
   w.token_of_row = take(pairs * 4);
   w.tile_counts = take(8);
   w.histograms = take((pairs / kernels::kPairsPerGroupBlock + 1) * spec.experts * 4);
-  w.tiles[0] = take(most_tiles(pairs, spec.experts, gemm1.token_tile) * int64_t{sizeof(kernels::Tile)});
-  w.tiles[1] = take(most_tiles(pairs, spec.experts, gemm2.token_tile) * int64_t{sizeof(kernels::Tile)});
+  w.tiles[0] =
+      take(most_tiles(pairs, spec.experts, gemm1.token_tile) * int64_t{sizeof(kernels::Tile)});
+  w.tiles[1] =
+      take(most_tiles(pairs, spec.experts, gemm2.token_tile) * int64_t{sizeof(kernels::Tile)});
   w.aligned_hidden = take(needs_alignment(spec) ? pass * aligned_columns(spec) * 2 : 0);
   w.activations = take(pairs * layout.activation_columns * 2);
-  if (gemm2.path != GemmPath::kCombine) w.rows = take(pairs * layout.w2.groups * kernels::kGroupRows * 4);
+  if (gemm2.path != GemmPath::kCombine)
+    w.rows = take(pairs * layout.w2.groups * kernels::kGroupRows * 4);
   return w;
 }
 

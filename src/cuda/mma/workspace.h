@@ -8,7 +8,8 @@
 
 namespace moetune::cuda {
 
-/// More tokens than this are worked off in passes, so that the workspace stays small next to the weights.
+/// More tokens than this are worked off in passes, so that the workspace stays small next to the
+/// weights.
 inline constexpr int64_t kPassTokens = 8192;
 
 /// Tiles that `pairs` (token, slot) pairs over `experts` experts can make.
@@ -25,12 +26,12 @@ struct WorkspaceLayout {
   size_t tiles[2] = {};
   size_t aligned_hidden = 0;  ///< Only where rows of hidden states are no multiples of 16 bytes.
   size_t activations = 0;     ///< [pairs, activation_columns] bf16
-  size_t rows = 0;            ///< [pairs, groups * 16] f32: GEMM 2's, where a combine kernel follows.
+  size_t rows = 0;  ///< [pairs, groups * 16] f32: GEMM 2's, where a combine kernel follows.
   size_t bytes = 0;
 };
 
-WorkspaceLayout workspace_layout(const FusedMoeSpec& spec, const WeightLayout& layout, const GemmTactic& gemm1,
-                                 const GemmTactic& gemm2, int64_t tokens);
+WorkspaceLayout workspace_layout(const FusedMoeSpec& spec, const WeightLayout& layout,
+                                 const GemmTactic& gemm1, const GemmTactic& gemm2, int64_t tokens);
 
 /// Whether hidden states are copied to aligned rows first, and how many values such a row has.
 inline bool needs_alignment(const FusedMoeSpec& spec) { return spec.hidden % 8 != 0; }

