@@ -128,9 +128,7 @@ std::string BenchRecord::to_text() const {
   const std::array<int, 4> counts = coverage();
   text += fmt::format("\nCoverage: {} tuned, {} nearest, {} stale, {} default\n", counts[0],
                       counts[1], counts[2], counts[3]);
-  text += fmt::format("Ceilings: {:.1f} GB/s ({}), {:.1f} GFLOP/s ({})\n",
-                      ceilings.read_bytes_per_s / 1e9, ceilings.read_name,
-                      ceilings.operations_per_s / 1e9, ceilings.operations_name);
+  text += "Ceilings: " + ceilings_text(ceilings) + '\n';
   text += fmt::format(
       "Regret of the default: {:.1f} % in the median. Worst loss of what runs: {:.1f} %\n",
       100 * median_regret(), 100 * worst_loss());

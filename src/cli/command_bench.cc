@@ -76,7 +76,8 @@ class Measurement {
   /// Rows in the order of workloads, then tokens. Ends early, with what there is, when stopped.
   Result<std::vector<BenchRow>> run(const std::vector<int64_t>& tokens,
                                     const std::vector<std::string>& workloads) {
-    progress_.show({"packing weights", 0, -1});
+    Progress progress;  // Silent again when this returns: results are printed next.
+    progress.show({"packing weights", 0, -1});
     MOETUNE_RETURN_IF_ERROR(
         job_.session->executor().load(layouts_of(job_, plan_, tokens), Scale::kFull));
     const size_t total = tokens.size() * workloads.size();
@@ -85,9 +86,9 @@ class Measurement {
       for (int64_t count : tokens) {
         if (stop_.stop_requested()) return rows;
         const double left_s = std::chrono::duration<double>(end_ - Clock::now()).count();
-        progress_.show({fmt::format("{} tokens, {}", count, workload),
-                        static_cast<double>(rows.size()) / static_cast<double>(total),
-                        std::max(left_s, 0.0)});
+        progress.show({fmt::format("{} tokens, {}", count, workload),
+                       static_cast<double>(rows.size()) / static_cast<double>(total),
+                       std::max(left_s, 0.0)});
         Result<BenchRow> row =
             measure(count, workload, left_s / static_cast<double>(total - rows.size()));
         if (!row.ok() && row.error().code == ErrorCode::kInterrupted) return rows;
@@ -159,7 +160,6 @@ class Measurement {
   Clock::time_point end_;
   std::stop_token stop_;
   MeasurementPolicy policy_;
-  Progress progress_;
 };
 
 class BenchCommand final : public Command {

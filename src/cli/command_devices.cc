@@ -72,7 +72,8 @@ class DevicesCommand final : public Command {
     Json ceilings = Json::object();
     Json missing = Json::array();
     const cpu::Topology topology = cpu::read_topology();
-    MOETUNE_ASSIGN_OR_RETURN(const std::unique_ptr<Backend> cpu, open_backend("cpu"));
+    MOETUNE_ASSIGN_OR_RETURN(const std::unique_ptr<Backend> cpu,
+                             open_backend("cpu", {.pin_caller = true}));
     devices.push_back(describe_cpu(topology, *cpu));
     output.text(cpu_text(devices.back()));
     MOETUNE_RETURN_IF_ERROR(add_ceilings("cpu", *cpu, ceilings, output));
@@ -96,9 +97,7 @@ class DevicesCommand final : public Command {
     progress.show({"measuring the ceilings of " + device, -1, -1});
     MOETUNE_ASSIGN_OR_RETURN(const Ceilings measured, backend.measure_ceilings(kReadBytes));
     ceilings[device] = cli::describe(measured);
-    output.text(fmt::format("        ceilings: {:.1f} GB/s ({}), {:.1f} GFLOP/s ({})\n",
-                            measured.read_bytes_per_s / 1e9, measured.read_name,
-                            measured.operations_per_s / 1e9, measured.operations_name));
+    output.text("        ceilings: " + ceilings_text(measured) + '\n');
     return {};
   }
 

@@ -1,6 +1,8 @@
 // moetune explain: which kernel runs for so many tokens, and why that one.
 #include <fmt/format.h>
 
+#include <optional>
+
 #include "base/status_macros.h"
 #include "cli/command.h"
 #include "cli/describe.h"
@@ -20,6 +22,7 @@ std::string spread_text(const TimeSummary& time) {
 struct Answer {
   int64_t tokens = 0;
   Lookup lookup;
+  std::optional<Decision> decision;  ///< Of the plan in force; also where it leaves the default.
   Candidate candidate;
   Candidate fallback;
 };
@@ -31,8 +34,8 @@ Json describe(const Answer& answer) {
                  {"candidate", answer.candidate.text()},
                  {"stages", describe_stages(answer.candidate)},
                  {"default", answer.fallback.text()}};
-  const Decision* decision = answer.lookup.decision;
-  if (decision == nullptr) return object;
+  const std::optional<Decision>& decision = answer.decision;
+  if (!decision) return object;
   const Evidence& evidence = decision->evidence;
   object["decision"] = {{"measured_at", decision->tokens},
                         {"from", decision->from},
@@ -54,6 +57,10 @@ Json describe(const Answer& answer) {
 
 std::string evidence_text(const Decision& decision) {
   const Evidence& evidence = decision.evidence;
+  if (evidence.fallback.samples == 0) {
+    return fmt::format("  outcome     nothing was confirmed here: the default stays{}\n",
+                       evidence.note.empty() ? "" : " (" + evidence.note + ")");
+  }
   std::string text =
       fmt::format("  measured    at {} tokens on {} routing, holds from {} to {}; {}\n",
                   decision.tokens, evidence.workload.empty() ? "unknown" : evidence.workload,
@@ -79,14 +86,37 @@ std::string evidence_text(const Decision& decision) {
   return text;
 }
 
+std::string reason_text(const Lookup& lookup) {
+  const std::string provenance = to_string(lookup.provenance);
+  if (*lookup.reason != '\0') return fmt::format("{}: {}", provenance, lookup.reason);
+  const bool here = lookup.provenance == Provenance::kTuned;
+  return fmt::format("{}: measured on {}", provenance,
+                     here ? "a device like this one" : "a similar device");
+}
+
 std::string text_of(const Answer& answer) {
-  std::string text = fmt::format("{} tokens\n  runs        {}\n  because     {}: {}\n",
-                                 answer.tokens, answer.candidate.text(),
-                                 to_string(answer.lookup.provenance), answer.lookup.reason);
+  std::string text = fmt::format("{} tokens\n  runs        {}\n  because     {}\n", answer.tokens,
+                                 answer.candidate.text(), reason_text(answer.lookup));
   if (answer.candidate.text() != answer.fallback.text())
     text += fmt::format("  instead of  {}\n", answer.fallback.text());
-  if (answer.lookup.decision != nullptr) text += evidence_text(*answer.lookup.decision);
+  if (answer.decision) text += evidence_text(*answer.decision);
   return text;
+}
+
+Answer answer_for(Job& job, const PlanHandle& plan, int64_t tokens) {
+  Answer answer;
+  answer.tokens = tokens;
+  answer.lookup = plan.find(tokens);
+  answer.fallback = job.session->default_runner().default_candidate(tokens);
+  answer.candidate =
+      answer.lookup.decision != nullptr ? answer.lookup.decision->candidate : answer.fallback;
+  const TunedConfiguration in_force = job.tuner->configuration();
+  const Plan* known = in_force.find(job.session->problem());
+  if (known == nullptr) return answer;
+  for (const Decision& decision : known->decisions) {
+    if (decision.from <= tokens && tokens <= decision.to) answer.decision = decision;
+  }
+  return answer;
 }
 
 class ExplainCommand final : public Command {
@@ -119,10 +149,7 @@ class ExplainCommand final : public Command {
     output.text(fmt::format("{}\nfrom {}\n", job.session->problem().key(),
                             source.empty() ? "no tuned configuration" : source));
     for (int64_t tokens : traffic.tokens) {
-      Answer answer{
-          tokens, plan.find(tokens), {}, job.session->default_runner().default_candidate(tokens)};
-      answer.candidate =
-          answer.lookup.decision != nullptr ? answer.lookup.decision->candidate : answer.fallback;
+      const Answer answer = answer_for(job, plan, tokens);
       explanations.push_back(describe(answer));
       output.text('\n' + text_of(answer));
     }

@@ -1,7 +1,9 @@
 // moetune tune: measures, decides, saves, and shows what it brought.
 #include <fmt/format.h>
 
-#include <algorithm>
+#include <map>
+#include <set>
+#include <tuple>
 
 #include "base/status_macros.h"
 #include "cli/command.h"
@@ -75,7 +77,7 @@ std::string speedup_text(const Row& row) {
   return fmt::format("{:.3f} [{:.3f}, {:.3f}]", row.speedup, row.low, row.high);
 }
 
-std::string outcome(const Decision& decision) {
+std::string verdict(const Decision& decision) {
   if (!decision.is_default) return "faster";
   return decision.evidence.resolved ? "default best" : "unresolved";
 }
@@ -95,7 +97,7 @@ std::string table_of(const std::vector<Row>& rows, const std::string& runner) {
     const Decision& decision = *row.decision;
     table.add_row(
         {std::to_string(decision.tokens), time_text(row.default_us), time_text(row.tuned_us),
-         speedup_text(row), outcome(decision), row.roofline.bound,
+         speedup_text(row), verdict(decision), row.roofline.bound,
          row.roofline.fraction > 0 ? fmt::format("{:.0f} %", 100 * row.roofline.fraction) : "-",
          std::to_string(row.work.touched_chunks),
          decision.is_default ? "(default)" : short_text(decision.candidate, runner)});
@@ -103,16 +105,66 @@ std::string table_of(const std::vector<Row>& rows, const std::string& runner) {
   return table.text();
 }
 
-/// Failures grouped by runner, tactic and reason.
+/// One entry per candidate and reason, with the buckets where it happened.
 Json describe(const std::vector<Rejection>& rejected) {
-  Json list = Json::array();
+  using Key = std::tuple<std::string, std::string, std::string>;  // runner, tactic, reason
+  std::map<Key, std::set<int64_t>> grouped;
   for (const Rejection& rejection : rejected) {
-    list.push_back({{"runner", rejection.candidate.runner},
-                    {"tactic", short_text(rejection.candidate, rejection.candidate.runner)},
-                    {"tokens", rejection.tokens},
-                    {"reason", rejection.error.message}});
+    const Candidate& candidate = rejection.candidate;
+    grouped[{candidate.runner, short_text(candidate, candidate.runner), rejection.error.message}]
+        .insert(rejection.tokens);
+  }
+  Json list = Json::array();
+  for (const auto& [key, tokens] : grouped) {
+    const auto& [runner, tactic, reason] = key;
+    list.push_back(
+        {{"runner", runner}, {"tactic", tactic}, {"tokens", tokens}, {"reason", reason}});
   }
   return list;
+}
+
+/// What a run found out and where it went.
+struct Outcome {
+  TuneReport report;
+  Ceilings ceilings;
+  std::vector<Row> rows;  ///< Of report.plan's decisions.
+  std::string path;
+  bool saved = false;
+};
+
+Json describe(const Outcome& outcome, const Job& job) {
+  const TuneReport& report = outcome.report;
+  Json problem = cli::describe(report.plan.problem);
+  problem["model"] = job.model.name;
+  Json buckets = Json::array();
+  for (const Row& row : outcome.rows) buckets.push_back(describe(row));
+  return {{"moetune", version()},
+          {"device", cli::describe(job.device())},
+          {"problem", std::move(problem)},
+          {"layout", report.plan.layout},
+          {"seconds", report.seconds},
+          {"measurements", report.measurements},
+          {"interrupted", report.interrupted},
+          {"ceilings", cli::describe(outcome.ceilings)},
+          {"buckets", std::move(buckets)},
+          {"rejected", describe(report.rejected)},
+          {"warnings", report.warnings},
+          {"config", outcome.path},
+          {"saved", outcome.saved}};
+}
+
+std::string text_of(const Outcome& outcome, const Job& job) {
+  const TuneReport& report = outcome.report;
+  std::string text =
+      fmt::format("{} on {}\n{}\n\n", job.model.name, job.device().name, report.plan.problem.key());
+  text += table_of(outcome.rows, report.plan.runner);
+  text +=
+      fmt::format("\nWeight layout {}; {} measurements in {:.1f} s; {} candidates rejected.\n",
+                  report.plan.layout, report.measurements, report.seconds, report.rejected.size());
+  const Ceilings& ceilings = outcome.ceilings;
+  if (ceilings.read_bytes_per_s > 0) text += "Ceilings: " + ceilings_text(ceilings) + ".\n";
+  if (outcome.saved) text += fmt::format("Saved to {}\n", outcome.path);
+  return text;
 }
 
 class TuneCommand final : public Command {
@@ -141,8 +193,6 @@ class TuneCommand final : public Command {
   Result<bool> save(const TuneReport& report, const DeviceProperties& device,
                     const std::string& path, Output& output);
   Result<Ceilings> ceilings(Job& job);
-  void print(Output& output, Job& job, const TuneReport& report, const Ceilings& ceilings,
-             uint64_t seed, const std::string& path, bool saved);
 
   LayerFlags layer_;
   DeviceFlags device_;
@@ -200,43 +250,6 @@ Result<bool> TuneCommand::save(const TuneReport& report, const DeviceProperties&
   return true;
 }
 
-void TuneCommand::print(Output& output, Job& job, const TuneReport& report,
-                        const Ceilings& ceilings, uint64_t seed, const std::string& path,
-                        bool saved) {
-  std::vector<Row> rows;
-  for (const Decision& decision : report.plan.decisions)
-    rows.push_back(row_of(decision, job.session->bench(), ceilings, seed));
-  Json buckets = Json::array();
-  for (const Row& row : rows) buckets.push_back(describe(row));
-  Json problem = cli::describe(report.plan.problem);
-  problem["model"] = job.model.name;
-  output.object({{"moetune", version()},
-                 {"device", cli::describe(job.device())},
-                 {"problem", std::move(problem)},
-                 {"layout", report.plan.layout},
-                 {"seconds", report.seconds},
-                 {"measurements", report.measurements},
-                 {"interrupted", report.interrupted},
-                 {"ceilings", cli::describe(ceilings)},
-                 {"buckets", std::move(buckets)},
-                 {"rejected", describe(report.rejected)},
-                 {"warnings", report.warnings},
-                 {"config", path},
-                 {"saved", saved}});
-  output.text(fmt::format("{} on {}\n{}\n\n", job.model.name, job.device().name,
-                          report.plan.problem.key()));
-  output.text(table_of(rows, report.plan.runner));
-  output.text(
-      fmt::format("\nWeight layout {}; {} measurements in {:.1f} s; {} candidates rejected.\n",
-                  report.plan.layout, report.measurements, report.seconds, report.rejected.size()));
-  if (ceilings.read_bytes_per_s > 0) {
-    output.text(fmt::format("Ceilings: {:.1f} GB/s ({}), {:.1f} GFLOP/s ({}).\n",
-                            ceilings.read_bytes_per_s / 1e9, ceilings.read_name,
-                            ceilings.operations_per_s / 1e9, ceilings.operations_name));
-  }
-  if (saved) output.text(fmt::format("Saved to {}\n", path));
-}
-
 Result<Ceilings> TuneCommand::ceilings(Job& job) {
   Progress progress;
   progress.show({"measuring the machine's ceilings", -1, -1});
@@ -254,19 +267,27 @@ Result<Exit> TuneCommand::run(Output& output) {
                            open_job(layer, device, traffic.seed, Purpose::kMeasure, output));
   MOETUNE_ASSIGN_OR_RETURN(const std::string path, prepare_output(out_, job.device()));
 
-  MOETUNE_ASSIGN_OR_RETURN(const TuneReport report,
-                           tune(job, traffic, budget_s, interrupts.token()));
-  MOETUNE_ASSIGN_OR_RETURN(const bool saved, save(report, job.device(), path, output));
-  Ceilings limits;
+  Outcome outcome{.path = path};
+  MOETUNE_ASSIGN_OR_RETURN(outcome.report, tune(job, traffic, budget_s, interrupts.token()));
+  const TuneReport& report = outcome.report;
+  const Result<bool> saved = save(report, job.device(), path, output);
+  outcome.saved = saved.ok() && *saved;
+  // Minutes of measuring are not to be lost to a full disk: what was found is printed all the same.
+  if (!saved.ok()) output.note(fmt::format("error: not saved: {}", saved.error().message));
   if (!report.interrupted) {
     Result<Ceilings> measured = ceilings(job);
-    if (measured.ok()) limits = *measured;
+    if (measured.ok()) outcome.ceilings = *measured;
     if (!measured.ok()) output.note(fmt::format("no ceilings: {}", measured.error().message));
+  }
+  for (const Decision& decision : report.plan.decisions) {
+    outcome.rows.push_back(row_of(decision, job.session->bench(), outcome.ceilings, traffic.seed));
   }
   for (const std::string& warning : report.warnings)
     output.note(fmt::format("warning: {}", warning));
-  print(output, job, report, limits, traffic.seed, path, saved);
-  return report.interrupted ? Exit::kInterrupted : Exit::kDone;
+  output.object(describe(outcome, job));
+  output.text(text_of(outcome, job));
+  if (report.interrupted) return Exit::kInterrupted;
+  return saved.ok() ? Exit::kDone : Exit::kFailed;
 }
 
 }  // namespace

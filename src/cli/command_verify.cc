@@ -1,19 +1,24 @@
 // moetune verify: are the kernels that would run right?
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <map>
 #include <set>
 
+#include "base/random.h"
 #include "base/status_macros.h"
-#include "cli/candidates.h"
 #include "cli/command.h"
 #include "cli/describe.h"
 #include "cli/interrupts.h"
 #include "cli/job.h"
 #include "cli/progress.h"
+#include "cli/values.h"
+#include "tuner/tune_space.h"
 
 namespace moetune::cli {
 namespace {
+
+constexpr int64_t kMostTactics = 1000000;
 
 struct Failure {
   Case where;
@@ -49,11 +54,12 @@ class Verification {
   }
 
   Status run() {
+    Progress progress;  // Silent again when this returns: results are printed next.
     MoeSession& session = *job_.session;
     for (const Side& side : {Side{"exact", session.exact_bench(), session.exact_executor()},
                              Side{"close", session.bench(), session.executor()}}) {
       for (const auto& [layout, by_tokens] : checks_)
-        MOETUNE_RETURN_IF_ERROR(run_layout(side, layout, by_tokens));
+        MOETUNE_RETURN_IF_ERROR(run_layout(side, layout, by_tokens, progress));
       side.executor.unload();
     }
     return {};
@@ -65,11 +71,12 @@ class Verification {
 
  private:
   Status run_layout(const Side& side, const std::string& key,
-                    const std::map<int64_t, std::vector<Candidate>>& by_tokens) {
+                    const std::map<int64_t, std::vector<Candidate>>& by_tokens,
+                    Progress& progress) {
     if (interrupted()) return {};
     const size_t split = key.find('\n');
     const WeightLayout layout{key.substr(0, split), key.substr(split + 1)};
-    progress_.show(
+    progress.show(
         {fmt::format("packing weights in layout {} ({})", layout.layout, side.name), share(), -1});
     MOETUNE_RETURN_IF_ERROR(side.executor.load({&layout, 1}, Scale::kFull));
     for (const auto& [tokens, candidates] : by_tokens) {
@@ -78,9 +85,9 @@ class Verification {
         MOETUNE_RETURN_IF_ERROR(side.executor.select(where, 1));
         for (const Candidate& candidate : candidates) {
           if (interrupted()) return {};
-          progress_.show({fmt::format("{} check at {} tokens, {}: {} checked, {} failed", side.name,
-                                      tokens, workload, checked_, failures_.size()),
-                          share(), -1});
+          progress.show({fmt::format("{} check at {} tokens, {}: {} checked, {} failed", side.name,
+                                     tokens, workload, checked_, failures_.size()),
+                         share(), -1});
           check(side, where, candidate);
         }
       }
@@ -113,7 +120,6 @@ class Verification {
   std::vector<Failure> failures_;
   int total_ = 0;
   int checked_ = 0;
-  Progress progress_;
 };
 
 Json describe(const Failure& failure) {
@@ -135,7 +141,7 @@ class VerifyCommand final : public Command {
   }
   const char* examples() const override {
     return "  moetune verify qwen3-30b-a3b --weights nvfp4\n"
-           "  moetune verify ./my-model --all --tokens 1,33,257";
+           "  moetune verify ./my-model --all --limit 200 --tokens 1,33,257";
   }
   void declare(Flags& flags) override {
     layer_.declare(flags);
@@ -143,12 +149,16 @@ class VerifyCommand final : public Command {
     traffic_.declare(
         flags, "Numbers of tokens to check at; default 1,2,3,7,16,33,64,127,128,129,257,1000");
     flags.value("--config", "FILE", &config_, "A tuned configuration; default: this machine's");
-    flags.toggle("--all", &all_, "Check every tactic of every runner, not just what would run");
+    flags.toggle("--all", &all_,
+                 "Check every tactic of every stage of every runner, not just what would run");
+    flags.value("--limit", "N", &limit_,
+                "With --all, at most N tactics for each number of tokens, drawn at random");
   }
   Result<Exit> run(Output& output) override;
 
  private:
-  void add_checks(Job& job, const std::vector<int64_t>& tokens, Verification& verification) const;
+  Status add_checks(Job& job, const TrafficFlags::Values& traffic, size_t limit,
+                    Verification& verification) const;
   void print(Output& output, const Job& job, const Verification& verification) const;
 
   LayerFlags layer_;
@@ -156,24 +166,46 @@ class VerifyCommand final : public Command {
   TrafficFlags traffic_{"1,2,3,7,16,33,64,127,128,129,257,1000", "uniform,zipf:1.2"};
   std::string config_;
   bool all_ = false;
+  std::string limit_ = "1000000";
 };
 
-void VerifyCommand::add_checks(Job& job, const std::vector<int64_t>& tokens,
-                               Verification& verification) const {
-  const PlanHandle plan = job.tuner->handle(job.session->problem());
-  for (int64_t count : tokens) {
-    verification.add(job.session->default_runner().default_candidate(count), count);
-    if (const Decision* decision = plan.find(count).decision)
-      verification.add(decision->candidate, count);
-    if (!all_) continue;
-    for (const TunableRunner* runner : job.session->runners()) {
-      verification.add(runner->default_candidate(count), count);
-      for_each_candidate(*runner, count, [&](const Candidate& candidate) {
-        verification.add(candidate, count);
-        return !verification.interrupted();
-      });
+/// Every tactic of every stage, layout and runner at `tokens`, the other stages as near to their
+/// default as fits; at most `limit`, drawn at random.
+std::vector<Candidate> every_tactic(const CandidateSpace& space, int64_t tokens, size_t limit,
+                                    uint64_t seed) {
+  std::vector<Candidate> all;
+  for (const LayoutGroup& group : space.groups()) {
+    for (const Arm& arm : space.arms(group, tokens)) {
+      for (size_t stage = 0; stage < arm.base.stages.size(); ++stage) {
+        for (Candidate& candidate : space.variations(arm, group, stage, arm.base, tokens))
+          all.push_back(std::move(candidate));
+      }
     }
   }
+  Random random(seed, static_cast<uint64_t>(tokens));
+  for (size_t i = 0; i < std::min(limit, all.size()); ++i) {
+    std::swap(all[i], all[i + random.below(static_cast<uint32_t>(all.size() - i))]);
+  }
+  all.resize(std::min(limit, all.size()));
+  return all;
+}
+
+Status VerifyCommand::add_checks(Job& job, const TrafficFlags::Values& traffic, size_t limit,
+                                 Verification& verification) const {
+  const PlanHandle plan = job.tuner->handle(job.session->problem());
+  for (int64_t tokens : traffic.tokens) {
+    verification.add(job.session->default_runner().default_candidate(tokens), tokens);
+    if (const Decision* decision = plan.find(tokens).decision)
+      verification.add(decision->candidate, tokens);
+  }
+  if (!all_) return {};
+  MOETUNE_ASSIGN_OR_RETURN(const Buckets buckets, Buckets::from(traffic.tokens));
+  const CandidateSpace space(job.session->runners(), buckets, /*has_weights=*/true);
+  for (int64_t tokens : traffic.tokens) {
+    for (const Candidate& candidate : every_tactic(space, tokens, limit, traffic.seed))
+      verification.add(candidate, tokens);
+  }
+  return {};
 }
 
 void VerifyCommand::print(Output& output, const Job& job, const Verification& verification) const {
@@ -202,6 +234,7 @@ void VerifyCommand::print(Output& output, const Job& job, const Verification& ve
 }
 
 Result<Exit> VerifyCommand::run(Output& output) {
+  MOETUNE_ASSIGN_OR_RETURN(const int64_t limit, parse_whole("--limit", limit_, 1, kMostTactics));
   MOETUNE_ASSIGN_OR_RETURN(const TrafficFlags::Values traffic, traffic_.read(/*many=*/true));
   MOETUNE_ASSIGN_OR_RETURN(const DeviceFlags::Values device, device_.read());
   MOETUNE_ASSIGN_OR_RETURN(const LayerFlags::Layer layer, layer_.read());
@@ -212,7 +245,7 @@ Result<Exit> VerifyCommand::run(Output& output) {
   if (!source.empty()) output.note(fmt::format("with {}", source));
 
   Verification verification(job, traffic, interrupts.token());
-  add_checks(job, traffic.tokens, verification);
+  MOETUNE_RETURN_IF_ERROR(add_checks(job, traffic, static_cast<size_t>(limit), verification));
   MOETUNE_RETURN_IF_ERROR(verification.run());
   print(output, job, verification);
   if (verification.interrupted()) return Exit::kInterrupted;

@@ -67,6 +67,11 @@ Json describe(const TimeSummary& time) {
           {"samples", time.samples}};
 }
 
+std::string ceilings_text(const Ceilings& ceilings) {
+  return fmt::format("{:.1f} GB/s ({}), {:.1f} GFLOP/s ({})", ceilings.read_bytes_per_s / 1e9,
+                     ceilings.read_name, ceilings.operations_per_s / 1e9, ceilings.operations_name);
+}
+
 std::string short_text(const Candidate& candidate, std::string_view usual_runner) {
   std::string text = candidate.text();
   if (candidate.runner == usual_runner && text.starts_with(candidate.runner + '/'))

@@ -19,6 +19,9 @@ Json describe(const Ceilings& ceilings);
 Json describe_stages(const Candidate& candidate);
 Json describe(const TimeSummary& time);
 
+/// "20.1 GB/s (how it was measured), 95.3 GFLOP/s (how)".
+std::string ceilings_text(const Ceilings& ceilings);
+
 /// The candidate without its runner where that is `usual_runner`.
 std::string short_text(const Candidate& candidate, std::string_view usual_runner);
 

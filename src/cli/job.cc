@@ -35,7 +35,8 @@ Result<Job> open_job(const LayerFlags::Layer& layer, const DeviceFlags::Values& 
     output.note(fmt::format("{}: {}", layer.model.name, note));
   Job job;
   job.model = layer.model;
-  MOETUNE_ASSIGN_OR_RETURN(job.backend, open_backend(device.device, {.threads = device.threads}));
+  MOETUNE_ASSIGN_OR_RETURN(
+      job.backend, open_backend(device.device, {.threads = device.threads, .pin_caller = true}));
   if (purpose == Purpose::kMeasure) {
     MOETUNE_RETURN_IF_ERROR(check_memory(layer.spec, device, job.backend->device()));
   }

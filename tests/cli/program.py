@@ -59,7 +59,12 @@ class ProgramTest(unittest.TestCase):
 
     def run_program(self, *arguments, **changes):
         process = self.start(*arguments, **changes)
-        out, err = process.communicate(timeout=120)
+        try:
+            out, err = process.communicate(timeout=120)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.communicate()
+            raise
         return Run(process.returncode, out, err)
 
     def assert_done(self, run):

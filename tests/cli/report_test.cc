@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 
 #include "cli/bench_record.h"
-#include "cli/candidates.h"
 #include "cli/progress.h"
 #include "cli/table.h"
 
@@ -84,49 +83,6 @@ TEST(Times, KeepThreeDigitsOrSo) {
   EXPECT_EQ(duration_text(4.4), "4 s");
   EXPECT_EQ(duration_text(125), "2 min 05 s");
   EXPECT_EQ(duration_text(3725), "1 h 02 min");
-}
-
-/// Two schemes, one of two stages; odd numbers of columns are excluded together with odd rows.
-class TwoStageRunner final : public TunableRunner {
- public:
-  std::string name() const override { return "two"; }
-  const std::vector<Scheme>& schemes() const override {
-    static const std::vector<Scheme> all = {
-        {"separate",
-         {{"one", Space({{"rows", {int64_t{1}, int64_t{2}}, ""}})},
-          {"two", Space({{"columns", {int64_t{1}, int64_t{2}}, ""}})}}},
-        {"fused", {{"main", Space({{"rows", {int64_t{1}, int64_t{2}, int64_t{4}}, ""}})}}}};
-    return all;
-  }
-  Candidate default_candidate(int64_t) const override { return {}; }
-  std::string why_excluded(const Candidate& candidate, int64_t) const override {
-    const bool odd = candidate.scheme == "separate" &&
-                     candidate.stages[0].tactic.number("rows") == 1 &&
-                     candidate.stages[1].tactic.number("columns") == 1;
-    return odd ? "odd" : "";
-  }
-  Result<std::shared_ptr<Executable>> compile(const Candidate&, int64_t) override {
-    return Error{};
-  }
-};
-
-TEST(Candidates, AreAllCombinationsThatTheRunnerAllows) {
-  std::vector<std::string> texts;
-  for_each_candidate(TwoStageRunner(), 1, [&](const Candidate& candidate) {
-    texts.push_back(candidate.text());
-    return true;
-  });
-  EXPECT_THAT(texts,
-              ElementsAre("two/separate one{rows=1} two{columns=2}",
-                          "two/separate one{rows=2} two{columns=1}",
-                          "two/separate one{rows=2} two{columns=2}", "two/fused main{rows=1}",
-                          "two/fused main{rows=2}", "two/fused main{rows=4}"));
-}
-
-TEST(Candidates, StopWhenTold) {
-  int visited = 0;
-  for_each_candidate(TwoStageRunner(), 1, [&](const Candidate&) { return ++visited < 2; });
-  EXPECT_EQ(visited, 2);
 }
 
 }  // namespace
