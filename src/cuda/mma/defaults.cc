@@ -105,7 +105,7 @@ GemmTactic stream_gemm2(const Choice& c) {
 GemmTactic tile_gemm(const Choice& c, const MatrixLayout& matrix, bool second) {
   GemmTactic t;
   t.path = GemmPath::kTile;
-  t.token_tile = c.rows <= 32 && !c.nvfp4() ? 32 : c.rows <= 96 ? 64 : 128;
+  t.token_tile = c.rows <= 32 ? 32 : c.rows <= 96 ? 64 : 128;
   const bool widest = t.token_tile == 128, short_k = second && matrix.units <= 4;
   t.groups = t.token_tile == 32 || (widest && !second) ? 2 : 4;
   t.warps_m = widest && short_k ? 2 : 4;
