@@ -11,10 +11,9 @@
 // 3. Choice. The chosen experts are the top_k largest b, best first. Equal ones, and equal groups,
 //    go to the lowest id. NaN counts as -infinity.
 //
-// 4. Weights. w = s of the chosen, without bias; with score_after_top_k, w = score(l of the
-// chosen),
-//    a softmax being over those only. With renormalise, w is divided by its sum, to which the
-//    sigmoid families (sigmoid, sqrt-softplus) add 1e-20. Last, w is multiplied by scale.
+// 4. Weights. w = s of the chosen, without bias; with score_after_top_k, w = score(l) of the
+//    chosen, a softmax being over those only. With renormalise, w is divided by its sum, to which
+//    the sigmoid families (sigmoid, sqrt-softplus) add 1e-20. Last, w is multiplied by scale.
 //
 // Scores rise with their logits, so where nothing is added to them (no bias, one group) experts are
 // chosen by the logits themselves: no ties by rounding, and no exponentials for experts that were
