@@ -145,9 +145,9 @@ Result<CompileOutcome> decode_outcome(const std::vector<uint8_t>& message) {
 
 Status send_message(int socket, const std::vector<uint8_t>& message) {
   const uint64_t size = message.size();
-  std::vector<uint8_t> framed(sizeof size + message.size());
+  std::vector<uint8_t> framed(sizeof size);
   std::memcpy(framed.data(), &size, sizeof size);
-  std::memcpy(framed.data() + sizeof size, message.data(), message.size());
+  framed.insert(framed.end(), message.begin(), message.end());
   for (size_t sent = 0; sent < framed.size();) {
     const ssize_t count = ::send(socket, framed.data() + sent, framed.size() - sent, MSG_NOSIGNAL);
     if (count < 0 && errno != EINTR) return io_error("write to", errno);

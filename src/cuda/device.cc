@@ -1,12 +1,9 @@
 #include "cuda/device.h"
 
-#include <fmt/format.h>
-
 #include "base/status_macros.h"
 #include "cuda/describe.h"
 #include "cuda/graph.h"
 #include "cuda/nvml.h"
-#include "cuda/nvrtc.h"
 
 namespace moetune::cuda {
 namespace {

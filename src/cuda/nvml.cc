@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <array>
+#include <string_view>
 
 #include "cuda/shared_library.h"
 
@@ -13,6 +14,8 @@ constexpr int kClockSm = 1;
 constexpr int kTemperatureGpu = 0;
 constexpr nvmlReturn kInsufficientSize = 7;
 constexpr uint64_t kIdle = 1;
+constexpr const char* kThrottleReasons = "nvmlDeviceGetCurrentClocksThrottleReasons";
+constexpr const char* kEventReasons = "nvmlDeviceGetCurrentClocksEventReasons";
 
 struct Reason {
   uint64_t bit;
@@ -38,9 +41,17 @@ Result<Nvml> open_nvml() {
                  fmt::format("NVML is not here ({})", library.error().message)};
   Nvml nvml;
   const char* missing = nullptr;
-#define MOETUNE_BIND(name, exported, ...)                                       \
-  nvml.name = reinterpret_cast<decltype(nvml.name)>(library->symbol(exported)); \
-  if (nvml.name == nullptr && missing == nullptr) missing = exported;
+  const auto find = [&](const char* name) {
+    void* address = library->symbol(name);
+    // Newer drivers call throttle reasons event reasons, and may drop the old name one day.
+    if (address == nullptr && name == std::string_view(kThrottleReasons)) {
+      address = library->symbol(kEventReasons);
+    }
+    if (address == nullptr && missing == nullptr) missing = name;
+    return address;
+  };
+#define MOETUNE_BIND(name, exported, ...) \
+  nvml.name = reinterpret_cast<decltype(nvml.name)>(find(exported));
   MOETUNE_NVML_FUNCTIONS(MOETUNE_BIND)
 #undef MOETUNE_BIND
   if (missing)

@@ -237,6 +237,28 @@ TEST_F(JitTest, ThreadsThatWantTheSameProgramCompileItOnce) {
   EXPECT_EQ(jit.statistics().compiled, 1u);
 }
 
+using JitThreadsTest = JitTest;
+
+TEST_F(JitThreadsTest, ShareCompilersNotesAndCountersWhileEveryProgramFails) {
+  JitOptions broken = options();
+  broken.worker_command = {"/bin/sh", "-c", "head -c 8 <&3 >/dev/null"};
+  broken.jobs = 3;
+  Jit jit(broken);
+  std::vector<CompileRequest> requests;
+  for (int i = 0; i < 24; ++i) requests.push_back(request(i % 12));
+  {
+    std::vector<std::jthread> threads;
+    for (int i = 0; i < 3; ++i) {
+      threads.emplace_back([&] {
+        for (const auto& answer : jit.compile_all(requests)) EXPECT_FALSE(answer.ok());
+      });
+      threads.emplace_back([&] { (void)jit.take_notes(), (void)jit.statistics(); });
+    }
+  }
+  EXPECT_GE(jit.statistics().failed, 12u);
+  EXPECT_EQ(jit.statistics().compiled, 0u);
+}
+
 TEST_F(JitTest, EightProcessesShareOneCache) {
   std::vector<pid_t> processes;
   for (int i = 0; i < 8; ++i) {
