@@ -56,7 +56,8 @@ struct MeasurementPolicy {
   // Deciding.
   double confirm_share =
       0.5;  ///< Of the budget, kept back for confirming, vetoes and interval ends.
-  int min_confirm_rounds = 3;  ///< Six pairs are the fewest whose interval can exclude zero.
+  int min_confirm_rounds = 10;   ///< ABBA rounds before an interval means anything; ...
+  int least_confirm_rounds = 3;  ///< ... where they are too dear, six pairs that all agree do.
   int max_confirm_rounds = 200;
   double min_confirm_s =
       0.1;  ///< Short samples: go on this long, so that a passing state does not decide.
@@ -246,6 +247,7 @@ class autotune {  // NOLINT: the name users of such tuners know
     double budget_s = 5;                          ///< Per problem and bucket.
     std::set<std::string, std::less<>> skip_ops;  ///< Never tuned and never remembered.
     MeasurementPolicy policy;
+    std::function<double()> now_s = {};  ///< As TuneRequest::now_s.
   };
   explicit autotune(AutoTuner& tuner);
   autotune(AutoTuner& tuner, Options options);
@@ -257,6 +259,9 @@ class autotune {  // NOLINT: the name users of such tuners know
   friend class AutoTuner;
   /// Of the innermost scope of that tuner on this thread; null: there is none.
   static const Options* options_for(const AutoTuner& tuner);
+  /// No scope on this thread while it lives: an operator that is being tuned, and itself calls
+  /// choose_one(), looks up and does not tune.
+  class Pause;
 
   AutoTuner& tuner_;
   const autotune* outer_;

@@ -15,12 +15,13 @@ namespace {
 
 // Rounds at which a test looks, each about 1.6 times the one before: finer steps would save few
 // samples and cost level.
-constexpr std::array kLooks = {2, 3, 5, 8, 13, 21, 34, 55, 89, 144, 200, 320, 512};
+constexpr std::array kLooks = {2, 3, 5, 8, 13, 21, 34, 55, 89, 144, 233, 377, 610};
 
-// The first look for a gain may be all that a dear bucket can afford: six pairs, all of which must
-// agree (two-sided 3.1 %). The later ones share what is left of 5 %.
-constexpr double kFirstLookConfidence = 0.95;
-constexpr double kLaterLookConfidence = 0.995;
+// Six pairs, all of which must agree (two-sided 3.1 %), may be all that a dear bucket can afford.
+// Every other look for a gain has to be this sure, so that all of them together are wrong in 5 % of
+// cases at most.
+constexpr double kEarlyLookConfidence = 0.95;
+constexpr double kLookConfidence = 0.995;
 // Not losing is a safety check on a candidate already shown to gain elsewhere.
 constexpr double kNoLossConfidence = 0.95;
 constexpr int kNoLossRounds = 34;
@@ -45,39 +46,46 @@ void PairedTest::add_round(double fallback1, double challenger1, double challeng
   challenger_.insert(challenger_.end(), {challenger1, challenger2});
 }
 
+int PairedTest::first_look() const {
+  if (goal_ == Goal::kNoLoss) return kLeastNoLossRounds;
+  return is_dear_ ? policy_->least_confirm_rounds : policy_->min_confirm_rounds;
+}
+
 int PairedTest::max_rounds() const {
-  return goal_ == Goal::kGain ? policy_.max_confirm_rounds : kNoLossRounds;
+  return goal_ == Goal::kGain ? policy_->max_confirm_rounds : kNoLossRounds;
 }
 
 Estimate PairedTest::speedup() const {
   if (fallback_.empty()) return {1, 0, std::numeric_limits<double>::infinity()};
-  const bool is_first = rounds() <= policy_.min_confirm_rounds;
+  const bool is_early = is_dear_ && rounds() <= policy_->least_confirm_rounds;
   const double confidence = goal_ == Goal::kNoLoss ? kNoLossConfidence
-                            : is_first             ? kFirstLookConfidence
-                                                   : kLaterLookConfidence;
+                            : is_early             ? kEarlyLookConfidence
+                                                   : kLookConfidence;
   return paired_ratio(fallback_, challenger_, confidence);
 }
 
 std::optional<Outcome> PairedTest::look() const {
   if (rounds() >= max_rounds()) return last_look();
-  if (std::find(kLooks.begin(), kLooks.end(), rounds()) == kLooks.end()) return std::nullopt;
+  const bool is_look =
+      rounds() == first_look() || std::find(kLooks.begin(), kLooks.end(), rounds()) != kLooks.end();
+  if (!is_look) return std::nullopt;
   return goal_ == Goal::kGain ? look_for_gain() : look_for_no_loss();
 }
 
 Outcome PairedTest::last_look() const {
   if (goal_ == Goal::kGain) return look_for_gain().value_or(Outcome::kUnresolved);
-  if (rounds() < kLeastNoLossRounds) return Outcome::kUnresolved;
+  if (rounds() < first_look()) return Outcome::kUnresolved;
   if (const auto shown = look_for_no_loss()) return *shown;
   return speedup().value >= 1 ? Outcome::kNoLoss : Outcome::kLoss;
 }
 
 std::optional<Outcome> PairedTest::look_for_gain() const {
-  if (rounds() < policy_.min_confirm_rounds) return std::nullopt;
+  if (rounds() < first_look()) return std::nullopt;
   const Estimate shown = speedup();
-  if (shown.low > 1 && shown.value >= 1 + policy_.min_gain) return Outcome::kBetter;
+  if (shown.low > 1 && shown.value >= 1 + policy_->min_gain) return Outcome::kBetter;
   // Keeping the default needs no protection against looking often.
-  const Estimate plain = paired_ratio(fallback_, challenger_, kFirstLookConfidence);
-  if (plain.high < 1 + policy_.min_gain) return Outcome::kNotBetter;
+  const Estimate plain = paired_ratio(fallback_, challenger_, kEarlyLookConfidence);
+  if (plain.high < 1 + policy_->min_gain) return Outcome::kNotBetter;
   return std::nullopt;
 }
 
@@ -89,9 +97,9 @@ bool PairedTest::never_slower() const {
 }
 
 std::optional<Outcome> PairedTest::look_for_no_loss() const {
-  if (rounds() < kLeastNoLossRounds) return std::nullopt;
+  if (rounds() < first_look()) return std::nullopt;
   const Estimate shown = speedup();
-  if (never_slower() || shown.low > 1 - policy_.veto_loss) return Outcome::kNoLoss;
+  if (never_slower() || shown.low > 1 - policy_->veto_loss) return Outcome::kNoLoss;
   if (shown.high < 1) return Outcome::kLoss;
   return std::nullopt;
 }
@@ -162,13 +170,15 @@ bool DuelRunner::prepare() {
 
 Outcome DuelRunner::fight() {
   const double start = meter_.elapsed_s();
-  const int least =
-      duel_.goal == Goal::kGain ? meter_.policy().min_confirm_rounds : kLeastNoLossRounds;
-  if (meter_.left_s(duel_.deadline_s) < 4 * least * sample_s_) return Outcome::kUnresolved;
+  const MeasurementPolicy& policy = meter_.policy();
+  const double affordable = meter_.left_s(duel_.deadline_s) / (4 * sample_s_);
+  const bool is_gain = duel_.goal == Goal::kGain;
+  if (affordable < (is_gain ? policy.least_confirm_rounds : kLeastNoLossRounds)) {
+    return Outcome::kUnresolved;
+  }
+  test_ = PairedTest(duel_.goal, policy, affordable < 2 * policy.min_confirm_rounds);
   while (meter_.left_s(duel_.deadline_s) >= 4 * sample_s_ && take_round()) {
-    if (duel_.goal == Goal::kGain && meter_.elapsed_s() - start < meter_.policy().min_confirm_s) {
-      continue;
-    }
+    if (is_gain && meter_.elapsed_s() - start < policy.min_confirm_s) continue;
     if (const auto outcome = test_.look()) return *outcome;
   }
   return result_.challenger_failed || result_.fallback_error ? Outcome::kUnresolved

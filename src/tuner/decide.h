@@ -37,7 +37,10 @@ const char* to_string(Outcome outcome);
 /// The statistics of a comparison, apart from how times are come by.
 class PairedTest {
  public:
-  PairedTest(Goal goal, const MeasurementPolicy& policy) : goal_(goal), policy_(policy) {}
+  /// `is_dear`: the rounds that the policy asks for will not be affordable, so the first look comes
+  /// early.
+  PairedTest(Goal goal, const MeasurementPolicy& policy, bool is_dear = false)
+      : goal_(goal), policy_(&policy), is_dear_(is_dear) {}
 
   /// One ABBA round: the fallback's first time, the challenger's two, the fallback's second.
   void add_round(double fallback1, double challenger1, double challenger2, double fallback2);
@@ -54,13 +57,15 @@ class PairedTest {
   const std::vector<double>& challenger_us() const { return challenger_; }
 
  private:
+  int first_look() const;
   int max_rounds() const;
   bool never_slower() const;
   std::optional<Outcome> look_for_gain() const;
   std::optional<Outcome> look_for_no_loss() const;
 
   Goal goal_;
-  const MeasurementPolicy& policy_;
+  const MeasurementPolicy* policy_;
+  bool is_dear_;
   std::vector<double> fallback_;
   std::vector<double> challenger_;
 };

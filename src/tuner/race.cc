@@ -281,6 +281,8 @@ void Race::drop_the_slow() {
 bool Race::decided() const {
   const Contender* leader = best();
   if (leader == nullptr) return true;
+  const bool is_vague = leader->state == State::kRunning && leader->time.samples < kFirmSamples;
+  if (is_vague) return false;
   for (int index : running()) {
     const Contender& contender = contenders_[static_cast<size_t>(index)];
     if (contender.time.samples >= policy_.max_race_samples) continue;

@@ -94,10 +94,9 @@ Status decide(TuneState& state) {
 void fill_report(const TuneState& state, const Known& known, TuneReport& report) {
   Meter& meter = state.meter;
   report.interrupted = meter.stopped();
-  const bool is_over = meter.over(state.request.budget_s);
   report.out_of_budget =
-      is_over && std::any_of(state.buckets.begin(), state.buckets.end(), [](const BucketState& b) {
-        return !b.evidence.resolved && b.evidence.chosen.samples == 0;
+      std::any_of(state.buckets.begin(), state.buckets.end(), [](const BucketState& bucket) {
+        return !bucket.evidence.resolved && bucket.evidence.chosen.samples == 0;
       });
   if (!known.trouble().empty()) report.warnings.push_back(known.trouble());
   report.seconds = meter.elapsed_s();

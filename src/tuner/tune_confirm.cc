@@ -12,7 +12,7 @@ namespace {
 
 // A winner that turns out wrong or is vetoed makes room for the next; one that is merely not faster
 // does not, or the chance of a false gain would grow with every try.
-constexpr int kMostChallengers = 3;
+constexpr size_t kMostChallengers = 3;
 // Rounds cheaper than this are worth ranking the likely winners at full size first, where the race
 // was on a subset.
 constexpr double kCheapSampleUs = 20000;
@@ -96,13 +96,14 @@ Status BucketConfirmation::run() {
     return {};
   }
   evidence.note = "budget spent before the confirmation";
-  int met = 0;
-  for (const Candidate& challenger : candidates) {
-    if (++met > kMostChallengers || meter_.over(deadline_s_)) break;
-    const Next next = meet(challenger);
+  for (size_t i = 0; i < std::min(candidates.size(), kMostChallengers); ++i) {
+    if (meter_.over(deadline_s_)) return {};
+    const Next next = meet(candidates[i]);
     if (fallback_error_ && holds_everywhere(fallback_error_->code)) return *fallback_error_;
-    if (next == Next::kDone) break;
+    if (next == Next::kDone) return {};
   }
+  // Everybody who was faster was refused for good.
+  evidence.resolved = search.complete;
   return {};
 }
 

@@ -9,9 +9,9 @@
 namespace moetune {
 namespace {
 
-// Of each race's winners this many go into the final race, where they are near the best.
+// Of each race's best this many go into the final race: the winner, and some in case it turns out
+// wrong or is vetoed.
 constexpr size_t kFinalistsPerRace = 3;
-constexpr double kNear = 1.03;
 // Of a bucket's time, kept for the race of whole candidates.
 constexpr double kFinalShare = 0.3;
 
@@ -73,10 +73,9 @@ void BucketSearch::search_arm(const Scope& scope, const Arm& arm, double deadlin
     result.complete = (result.tried == raced.tried || result.complete) && raced.complete;
     if (raced.ranking.empty()) return;
     base = raced.ranking[0].candidate;
-    const double limit = kNear * raced.ranking[0].time.median_us;
     const size_t last = std::min(raced.ranking.size(), kFinalistsPerRace);
     for (Candidate& other : close) other.stages[stage] = base.stages[stage];
-    for (size_t i = 1; i < last && raced.ranking[i].time.median_us <= limit; ++i) {
+    for (size_t i = 1; i < last; ++i) {
       close.push_back(raced.ranking[i].candidate);
     }
   }
