@@ -46,9 +46,10 @@ struct MeasurementPolicy {
   double drop_after_1 = 3.0;    ///< Out after 1 sample when slower than this times the best.
   double drop_after_3 = 1.5;    ///< Out after 3 when the minimum exceeds this times the best.
   double drop_after_10 = 1.15;  ///< Out after 10 when the median exceeds this times the best.
-  double drop_sigmas = 4;       ///< Out at any time when behind by more than the noise explains.
-  int finalists = 8;            ///< At most this many go on after 10.
-  int max_race_samples = 30;    ///< Per candidate: further samples no longer change the order.
+  double hopeless = 1.3;      ///< Left out in the end when this far behind at a neighbouring size.
+  double drop_sigmas = 4;     ///< Out at any time when behind by more than the noise explains.
+  int finalists = 8;          ///< At most this many go on after 10.
+  int max_race_samples = 30;  ///< Per candidate: further samples no longer change the order.
   double explore_share =
       0.7;             ///< Of a race's time, for first samples; the rest tells the best apart.
   double tie = 0.005;  ///< Within this: incumbent, then fewer resources, then lower text.

@@ -50,6 +50,7 @@ const DeviceProperties& AutoTuner::device() const { return state_->device; }
 
 Result<TuneReport> AutoTuner::tune(const TuneRequest& request) {
   const std::lock_guard tuning(state_->tuning);
+  const autotune::Pause no_scope;
   TuneRequest complete = request;
   if (complete.store == nullptr) complete.store = state_->store.get();
   if (complete.device.kind.empty()) complete.device = state_->device;

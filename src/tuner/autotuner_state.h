@@ -14,6 +14,17 @@
 
 namespace moetune {
 
+class autotune::Pause {
+ public:
+  Pause();
+  ~Pause();
+  Pause(const Pause&) = delete;
+  Pause& operator=(const Pause&) = delete;
+
+ private:
+  const autotune* paused_;
+};
+
 struct AutoTuner::State {
   explicit State(DeviceProperties of) : device(std::move(of)) {}
 

@@ -102,6 +102,10 @@ autotune::autotune(AutoTuner& tuner, Options options)
 
 autotune::~autotune() { innermost_scope = outer_; }
 
+autotune::Pause::Pause() : paused_(std::exchange(innermost_scope, nullptr)) {}
+
+autotune::Pause::~Pause() { innermost_scope = paused_; }
+
 const autotune::Options* autotune::options_for(const AutoTuner& tuner) {
   for (const autotune* scope = innermost_scope; scope != nullptr; scope = scope->outer_) {
     if (&scope->tuner_ == &tuner) return &scope->options_;
@@ -163,8 +167,9 @@ Result<Choice> AutoTuner::State::learn(const CallKey& key, const Tensors& argume
 Result<Plan> AutoTuner::State::tune_call(const CallKey& key, const ChoiceEntry& entry,
                                          const Tensors& arguments, const autotune::Options& options,
                                          Device& on) {
+  const autotune::Pause no_scope;
   const int64_t size = key.size();
-  SizeRange sizes = sizes_of(entry.buckets(), entry.buckets().index(size));
+  const SizeRange sizes = sizes_of(entry.buckets(), entry.buckets().index(size));
   const SizeRange checked{sizes.from, std::max(sizes.to, size)};
   std::vector<BucketRunner> bucket_runners;
   std::vector<TunableRunner*> runners;
@@ -181,6 +186,7 @@ Result<Plan> AutoTuner::State::tune_call(const CallKey& key, const ChoiceEntry& 
   request.workload = "arguments of the call";
   request.budget_s = options.budget_s;
   request.policy = options.policy;
+  request.now_s = options.now_s;
   request.policy.routing_samples = 1;  // The same arguments again would be no other sample.
   request.device = on.properties();
   request.bench = &bench;

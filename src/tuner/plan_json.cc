@@ -177,7 +177,9 @@ void restore_extra(Json& document, const std::string& extra_json) {
 
 std::string extra_of(const Json& document, const Json& known) {
   const Json unknown = json_unknown(document, known);
-  return unknown.is_null() ? std::string() : print_json_line(unknown);
+  if (unknown.is_null()) return {};
+  // In alphabetical order, so that the same fields are the same text wherever a file had them.
+  return nlohmann::json(unknown).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
 Json device_to_json(const DeviceProperties& device) {

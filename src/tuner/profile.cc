@@ -92,7 +92,9 @@ Result<Buckets> Buckets::from(std::vector<int64_t> sizes, BucketRounding roundin
 Result<Buckets> Buckets::powers_of_two(int64_t maximum, BucketRounding rounding) {
   MOETUNE_RETURN_IF_ERROR(check_maximum(maximum));
   std::vector<int64_t> sizes = {maximum};
-  for (int64_t size = 1; size <= maximum / 2; size *= 2) sizes.push_back(size);
+  for (int64_t size = 1; size<maximum; size = size> maximum / 2 ? maximum : size * 2) {
+    sizes.push_back(size);
+  }
   return from(std::move(sizes), rounding);
 }
 
