@@ -1,7 +1,7 @@
-// The part of fmt that its headers leave to a library, compiled here once. The header-only alternative makes every file
-// that formats a text six times as slow to compile; linking fmt's own library would ask every user of an installed
-// moetune for it. CMakeLists.txt falls back to header-only where fmt is of another major version than the one this was
-// written for.
+// The part of fmt that its headers leave to a library, compiled here once. The header-only
+// alternative makes every file that formats a text six times as slow to compile; linking fmt's own
+// library would ask every user of an installed moetune for it. CMakeLists.txt falls back to
+// header-only where fmt is of another major version than the one this was written for.
 #ifndef FMT_HEADER_ONLY
 
 #include <fmt/format-inl.h>
