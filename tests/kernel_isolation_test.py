@@ -10,6 +10,7 @@ Run by ctest as tree.kernel_isolation. Arguments: BUILD_DIR COMPILER.
 import json
 import pathlib
 import re
+import shlex
 import subprocess
 import sys
 import tempfile
@@ -24,8 +25,12 @@ compiler = ""
 
 def special_objects(build):
     """The object files of a build that are compiled with an option for an instruction set."""
-    commands = json.loads((build / "compile_commands.json").read_text())
-    return [build / entry["output"] for entry in commands if SPECIAL_OPTION.search(entry["command"])]
+    objects = []
+    for entry in json.loads((build / "compile_commands.json").read_text()):
+        if SPECIAL_OPTION.search(entry["command"]):
+            words = shlex.split(entry["command"])
+            objects.append(pathlib.Path(entry["directory"], words[words.index("-o") + 1]))
+    return objects
 
 
 def shared_code(path):
