@@ -82,6 +82,11 @@ std::optional<CompiledProgram> decode_program(const std::vector<uint8_t>& conten
 
 Answer make_program(const CompileRequest& request, CompileOutcome outcome,
                     const std::string& compiler) {
+  if (!outcome.ok && outcome.log.find("libnvrtc-builtins") != std::string::npos) {
+    return Error{ErrorCode::kUnsupported,
+                 fmt::format("NVRTC is not whole: {}", first_errors(outcome.log, kQuotedLines)),
+                 "install it anew: libnvrtc and libnvrtc-builtins of one version belong together"};
+  }
   if (!outcome.ok) {
     return Error{ErrorCode::kCompile,
                  fmt::format("{} does not compile for {}:\n  {}", request.label,
