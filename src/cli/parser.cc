@@ -51,17 +51,6 @@ std::string help_of(const CLI::App& app) {
   return chosen.empty() ? app.help() : chosen.front()->help(app.get_name());
 }
 
-/// The library's words for this are "A subcommand is required".
-std::string unknown_command(const std::vector<std::string>& arguments,
-                            const std::vector<std::unique_ptr<Command>>& commands) {
-  if (arguments.empty()) return "no command is given";
-  if (arguments.front().starts_with("-")) return {};
-  for (const auto& command : commands) {
-    if (arguments.front() == command->name()) return {};
-  }
-  return fmt::format("there is no command \"{}\"", arguments.front().substr(0, 40));
-}
-
 Error usage(const CLI::App& app, std::string message) {
   std::replace(message.begin(), message.end(), '\n', ' ');
   const auto chosen = app.get_subcommands();

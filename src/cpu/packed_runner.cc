@@ -35,7 +35,8 @@ ExpertWeights split_gate_and_up(const FusedMoeSpec& spec, const moetune::ExpertW
   const int64_t bits = spec.weights == WeightFormat::kNvfp4 ? 4 : 16;
   const int64_t gate_rows = spec.gated() ? spec.intermediate : 0;
   const auto* w13 = static_cast<const uint8_t*>(whole.w13);
-  ExpertWeights parts{.gate = w13, .up = w13 + gate_rows * (spec.hidden * bits / 8),
+  ExpertWeights parts{.gate = w13,
+                      .up = w13 + gate_rows * (spec.hidden * bits / 8),
                       .down = static_cast<const uint8_t*>(whole.w2)};
   if (spec.weights == WeightFormat::kNvfp4) {
     parts.gate_scales = whole.w13_scales;
@@ -74,17 +75,20 @@ class PackedExecutable final : public Executable {
   // Arguments in the order of moe_spec.h.
   Status run_part(const Call& call, Part part) {
     const Tensors& arguments = *call.arguments;
-    LayerInputs inputs{.tokens = arguments[0].shape[0], .hidden = arguments[0].as<uint16_t>(),
+    LayerInputs inputs{.tokens = arguments[0].shape[0],
+                       .hidden = arguments[0].as<uint16_t>(),
                        .output = arguments.back().data};
     if (inputs.tokens == 0) return {};
     const RoutingPlace place(spec_, inputs.tokens);
     auto* workspace = static_cast<uint8_t*>(call.workspace);
     route(arguments, place, workspace, part, inputs);
     const auto& panels = static_cast<const PackedPanels*>(call.weights)->panels();
-    return run_layer(panels, inputs, tactic_, *machine_->kernels, *machine_->threads, workspace + place.bytes, part);
+    return run_layer(panels, inputs, tactic_, *machine_->kernels, *machine_->threads,
+                     workspace + place.bytes, part);
   }
 
-  void route(const Tensors& arguments, const RoutingPlace& place, uint8_t* workspace, Part part, LayerInputs& inputs) {
+  void route(const Tensors& arguments, const RoutingPlace& place, uint8_t* workspace, Part part,
+             LayerInputs& inputs) {
     auto* ids = reinterpret_cast<int32_t*>(workspace);
     auto* weights = reinterpret_cast<float*>(workspace + place.ids_bytes);
     const int64_t count = inputs.tokens * spec_.top_k;
@@ -130,25 +134,31 @@ class PackedRunner final : public TunableRunner {
   std::string layout(const Candidate&) const override { return kLayout; }
 
   Candidate default_candidate(int64_t tokens) const override {
-    const LayerTactic tactic =
-        default_tactic(spec_, tokens, *machine_->kernels, machine_->topology, machine_->threads->size());
-    return {name(), version(), "separate", {{"gemm1", to_tactic(tactic.gemm1)}, {"gemm2", to_tactic(tactic.gemm2)}}};
+    const LayerTactic tactic = default_tactic(spec_, tokens, *machine_->kernels, machine_->topology,
+                                              machine_->threads->size());
+    return {name(),
+            version(),
+            "separate",
+            {{"gemm1", to_tactic(tactic.gemm1)}, {"gemm2", to_tactic(tactic.gemm2)}}};
   }
 
   size_t workspace_bytes(const Candidate& candidate, int64_t tokens) const override {
     const Result<LayerTactic> tactic = layer_tactic(candidate);
     if (!tactic.ok()) return 0;
     return static_cast<size_t>(RoutingPlace(spec_, tokens).bytes +
-                               cpu::workspace_bytes(spec_, tokens, *tactic, *machine_->kernels, machine_->threads->size()));
+                               cpu::workspace_bytes(spec_, tokens, *tactic, *machine_->kernels,
+                                                    machine_->threads->size()));
   }
 
-  Result<std::shared_ptr<Executable>> compile(const Candidate& candidate, int64_t /*max_tokens*/) override {
+  Result<std::shared_ptr<Executable>> compile(const Candidate& candidate,
+                                              int64_t /*max_tokens*/) override {
     MOETUNE_ASSIGN_OR_RETURN(const LayerTactic tactic, layer_tactic(candidate));
     MOETUNE_RETURN_IF_ERROR(validate(tactic, *machine_->kernels, spec_.weights));
     return std::shared_ptr<Executable>(std::make_shared<PackedExecutable>(spec_, tactic, machine_));
   }
 
-  Result<std::shared_ptr<PackedWeights>> pack(const std::string& layout, WeightSource& source) override {
+  Result<std::shared_ptr<PackedWeights>> pack(const std::string& layout,
+                                              WeightSource& source) override {
     MOETUNE_RETURN_IF_ERROR(check_layout(layout));
     MOETUNE_ASSIGN_OR_RETURN(PanelWeights panels, PanelWeights::allocate(spec_));
     for (int64_t expert = 0; expert < std::min(source.chunks(), spec_.experts); ++expert) {
@@ -164,13 +174,15 @@ class PackedRunner final : public TunableRunner {
  private:
   static Status check_layout(const std::string& layout) {
     if (layout == kLayout) return {};
-    return Error{ErrorCode::kInvalidArgument, fmt::format("cpu.packed has no weight layout '{}'", layout),
+    return Error{ErrorCode::kInvalidArgument,
+                 fmt::format("cpu.packed has no weight layout '{}'", layout),
                  fmt::format("it has '{}'", kLayout)};
   }
 
   Result<LayerTactic> layer_tactic(const Candidate& candidate) const {
     if (candidate.stages.size() != 2) {
-      return Error{ErrorCode::kInvalidArgument, candidate.text() + " does not have the stages gemm1 and gemm2"};
+      return Error{ErrorCode::kInvalidArgument,
+                   candidate.text() + " does not have the stages gemm1 and gemm2"};
     }
     LayerTactic tactic;
     MOETUNE_ASSIGN_OR_RETURN(tactic.gemm1, to_stage(candidate.stages[0].tactic));
@@ -217,7 +229,8 @@ Status PackedRunner::unpack(const PackedWeights& weights, WeightSink& sink) cons
   UnpackedExpert expert(spec_);
   const int64_t gate_rows = spec_.gated() ? spec_.intermediate : 0;
   const int64_t row_bytes = spec_.hidden * (expert.nvfp4 ? 4 : 16) / 8;
-  MutableExpertWeights parts{.gate = expert.data(0), .up = expert.data(0) + gate_rows * row_bytes,
+  MutableExpertWeights parts{.gate = expert.data(0),
+                             .up = expert.data(0) + gate_rows * row_bytes,
                              .down = expert.data(expert.nvfp4 ? 3 : 1)};
   if (expert.nvfp4) {
     parts.gate_scales = expert.data(1);
@@ -253,7 +266,8 @@ Result<std::shared_ptr<Machine>> open_machine(int threads) {
   return machine;
 }
 
-Result<std::unique_ptr<TunableRunner>> make_packed_runner(const FusedMoeSpec& spec, std::shared_ptr<Machine> machine) {
+Result<std::unique_ptr<TunableRunner>> make_packed_runner(const FusedMoeSpec& spec,
+                                                          std::shared_ptr<Machine> machine) {
   MOETUNE_RETURN_IF_ERROR(validate(spec));
   MOETUNE_RETURN_IF_ERROR(PanelWeights::supports(spec));
   if (spec.bias) {
@@ -269,24 +283,29 @@ Space stage_space(const KernelTable& table, WeightFormat format) {
     if (tile <= table.max_tile) tiles.emplace_back(tile);
   }
   std::vector<ParameterValue> feeds = {std::string("direct")};
-  if (format == WeightFormat::kNvfp4 || table.stages_bf16 != 0) feeds.emplace_back(std::string("staged"));
+  if (format == WeightFormat::kNvfp4 || table.stages_bf16 != 0)
+    feeds.emplace_back(std::string("staged"));
   const auto numbers = [](std::initializer_list<int64_t> values) {
     return std::vector<ParameterValue>(values.begin(), values.end());
   };
   std::vector<Parameter> parameters = {
-      {"feed", feeds, "where weights are converted: in the tile's registers, or once per panel into a scratch"},
+      {"feed", feeds,
+       "where weights are converted: in the tile's registers, or once per panel into a scratch"},
       {"token_tile", tiles, "tokens multiplied with a register-held piece of weights"},
       {"k_block", numbers({0, 128, 256, 512}), "values of k worked on at a time; 0: all"},
-      {"panels_per_task", numbers({1, 2, 4, 8, 16}), "panels of 32 weight rows that a thread takes at once"},
-      {"token_block", numbers({16, 32, 64, 128}), "tokens of an expert that a thread takes at once"},
-      {"prefetch_bytes", numbers({0, 512, 1024, 2048, 4096}), "how far ahead the weight stream is prefetched"},
+      {"panels_per_task", numbers({1, 2, 4, 8, 16}),
+       "panels of 32 weight rows that a thread takes at once"},
+      {"token_block", numbers({16, 32, 64, 128}),
+       "tokens of an expert that a thread takes at once"},
+      {"prefetch_bytes", numbers({0, 512, 1024, 2048, 4096}),
+       "how far ahead the weight stream is prefetched"},
   };
   const SpaceRule runs{"kernels", [&table, format](const Tactic& tactic, int64_t) -> std::string {
-    const Result<StageTactic> stage = to_stage(tactic);
-    if (!stage.ok()) return stage.error().message;
-    const Status valid = validate(*stage, table, format);
-    return valid.ok() ? std::string() : valid.error().message;
-  }};
+                         const Result<StageTactic> stage = to_stage(tactic);
+                         if (!stage.ok()) return stage.error().message;
+                         const Status valid = validate(*stage, table, format);
+                         return valid.ok() ? std::string() : valid.error().message;
+                       }};
   return Space(std::move(parameters), {runs});
 }
 
@@ -301,7 +320,8 @@ Tactic to_tactic(const StageTactic& stage) {
 
 Result<StageTactic> to_stage(const Tactic& tactic) {
   const auto missing = [&tactic](const char* name) {
-    return Error{ErrorCode::kInvalidArgument, fmt::format("tactic {} has no usable '{}'", tactic.text(), name)};
+    return Error{ErrorCode::kInvalidArgument,
+                 fmt::format("tactic {} has no usable '{}'", tactic.text(), name)};
   };
   StageTactic stage;
   const std::string_view feed = tactic.word("feed");
@@ -311,10 +331,11 @@ Result<StageTactic> to_stage(const Tactic& tactic) {
     const char* name;
     int* value;
   };
-  for (const Number& number : {Number{"token_tile", &stage.token_tile}, Number{"k_block", &stage.k_block},
-                               Number{"panels_per_task", &stage.panels_per_task},
-                               Number{"token_block", &stage.token_block},
-                               Number{"prefetch_bytes", &stage.prefetch_bytes}}) {
+  for (const Number& number :
+       {Number{"token_tile", &stage.token_tile}, Number{"k_block", &stage.k_block},
+        Number{"panels_per_task", &stage.panels_per_task},
+        Number{"token_block", &stage.token_block},
+        Number{"prefetch_bytes", &stage.prefetch_bytes}}) {
     const int64_t found = tactic.number(number.name, -1);
     if (found < 0 || found > (1 << 24)) return missing(number.name);
     *number.value = static_cast<int>(found);

@@ -95,30 +95,39 @@ void pack_inputs(const Gemm& gemm, const Task& task, const Tiles& tiles, const P
   }
 }
 
+void multiply_tiles(void (*multiply)(const TileArgs*), TileArgs args, const Tiles& tiles,
+                    const uint32_t* x, float* c, int64_t items) {
+  for (int64_t tile = 0; tile < tiles.count; ++tile) {
+    args.tokens = tiles.size(tile);
+    args.x = x + tiles.first(tile) * items;
+    args.c = c + static_cast<int64_t>(tiles.first(tile)) * kPanelRows;
+    multiply(&args);
+    args.prefetch_bytes = 0;  // The first tile has brought the panel into the caches.
+  }
+}
+
 template <typename Gemm>
 void multiply_panel(const Gemm& gemm, const uint8_t* weights, const Tiles& tiles,
                     const Piece& piece, const StageScratch& scratch, float* c) {
   const KernelTable& kernels = gemm.kernels;
   const bool nvfp4 = gemm.weights.is_nvfp4();
+  const int64_t items = piece.blocks * kBlock / kernels.values_per_item;
   TileArgs args{};
   args.k_blocks = static_cast<int>(piece.blocks);
   args.accumulate = piece.first != 0;
   args.prefetch_bytes = gemm.tactic.prefetch_bytes;
   args.weights = weights + panel_offset(gemm.weights.spec().weights, piece.first);
-  auto* multiply = nvfp4 ? kernels.tile_nvfp4 : kernels.tile_bf16;
-  if (gemm.tactic.feed == Feed::kStaged) {
-    const StageArgs stage{args.weights, scratch.staged, args.k_blocks, args.prefetch_bytes};
-    (nvfp4 ? kernels.stage_nvfp4 : kernels.stage_bf16)(&stage);
-    args.weights = reinterpret_cast<const uint8_t*>(scratch.staged);
-    multiply = kernels.tile_staged;
+  if (gemm.tactic.feed == Feed::kDirect) {
+    multiply_tiles(nvfp4 ? kernels.tile_nvfp4 : kernels.tile_bf16, args, tiles, scratch.x, c,
+                   items);
+    return;
   }
-  const int64_t items = piece.blocks * kBlock / kernels.values_per_item;
-  for (int64_t tile = 0; tile < tiles.count; ++tile) {
-    args.tokens = tiles.size(tile);
-    args.x = scratch.x + tiles.first(tile) * items;
-    args.c = c + static_cast<int64_t>(tiles.first(tile)) * kPanelRows;
-    multiply(&args);
-    args.prefetch_bytes = 0;  // The first tile has brought the panel into the caches.
+  StageArgs stage{args.weights, scratch.staged, args.k_blocks, args.prefetch_bytes, 0};
+  args.weights = reinterpret_cast<const uint8_t*>(scratch.staged);
+  for (; stage.group < kernels.stage_groups; ++stage.group) {
+    (nvfp4 ? kernels.stage_nvfp4 : kernels.stage_bf16)(&stage);
+    args.group = stage.group;
+    multiply_tiles(kernels.tile_staged, args, tiles, scratch.x, c, items);
   }
 }
 
@@ -164,7 +173,7 @@ ScratchSizes scratch_sizes(const StageTactic& tactic, int64_t k_blocks,
   sizes.x_items = tactic.token_block * items + kPackOverrun;
   sizes.c_values = static_cast<int64_t>(tactic.token_block) * kPanelRows *
                    (step == k_blocks ? 1 : tactic.panels_per_task);
-  sizes.staged_items = tactic.feed == Feed::kStaged ? items * kPanelRows : 0;
+  sizes.staged_items = tactic.feed == Feed::kStaged ? items * kPanelRows / kernels.stage_groups : 0;
   return sizes;
 }
 

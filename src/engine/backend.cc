@@ -3,10 +3,16 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
+#include <optional>
 
 #include "base/status_macros.h"
 #include "cpu/ceilings.h"
 #include "cpu/packed_runner.h"
+#include "cuda/ceilings.h"
+#include "cuda/device.h"
+#include "cuda/jit.h"
+#include "cuda/mma/runner.h"
 #include "moetune/host_device.h"
 
 namespace moetune {
@@ -26,10 +32,10 @@ DeviceProperties cpu_properties(const cpu::Machine& machine) {
 
 class CpuBackend final : public Backend {
  public:
-  explicit CpuBackend(std::shared_ptr<cpu::Machine> machine)
-      : machine_(std::move(machine)),
-        device_(make_host_device(cpu_properties(*machine_))),
-        pinned_(machine_->threads->cpus().front()) {}
+  CpuBackend(std::shared_ptr<cpu::Machine> machine, bool pin_caller)
+      : machine_(std::move(machine)), device_(make_host_device(cpu_properties(*machine_))) {
+    if (pin_caller) pinned_.emplace(machine_->threads->cpus().front());
+  }
 
   Device& device() override { return *device_; }
 
@@ -57,20 +63,68 @@ class CpuBackend final : public Backend {
  private:
   std::shared_ptr<cpu::Machine> machine_;
   std::unique_ptr<Device> device_;
-  cpu::ScopedAffinity pinned_;  // The calling thread is the pool's first.
+  std::optional<cpu::ScopedAffinity> pinned_;
 };
+
+class CudaBackend final : public Backend {
+ public:
+  explicit CudaBackend(std::unique_ptr<cuda::CudaDevice> device) : device_(std::move(device)) {}
+
+  Device& device() override { return *device_; }
+
+  Result<std::vector<std::unique_ptr<TunableRunner>>> make_runners(const FusedMoeSpec& spec) override {
+    std::vector<std::unique_ptr<TunableRunner>> runners(1);
+    MOETUNE_ASSIGN_OR_RETURN(runners[0], cuda::make_mma_runner(spec, device_->context()));
+    return runners;
+  }
+
+  Result<Ceilings> measure_ceilings(size_t read_bytes) override {
+    const size_t bytes = std::clamp<size_t>(read_bytes, 1u << 20, device_->free_memory_bytes() / 4);
+    MOETUNE_ASSIGN_OR_RETURN(const auto read, cuda::measure_read_ceiling(*device_, cuda::default_jit(), bytes));
+    Ceilings ceilings{.read_bytes_per_s = read.bytes_per_second, .read_bytes = read.bytes};
+    ceilings.read_name = fmt::format("read of {} MiB, {}", read.bytes >> 20, read.shape);
+    // Without cuBLASLt there is no matrix ceiling, and reports say so.
+    if (const auto matrix = cuda::measure_matrix_ceiling(*device_, cuda::default_jit()); matrix.ok()) {
+      ceilings.operations_per_s = matrix->flops_per_second;
+      ceilings.operations_name = matrix->library + " bf16 8192^3";
+    } else {
+      ceilings.operations_name = "not measured: " + matrix.error().message;
+    }
+    return ceilings;
+  }
+
+  DevicePeak peak() const override { return {}; }
+
+ private:
+  std::unique_ptr<cuda::CudaDevice> device_;
+};
+
+// "cuda" and "cuda:N"; -1 for anything else.
+int cuda_ordinal(const std::string& text) {
+  if (text == "cuda") return 0;
+  int ordinal = -1;
+  const char* last = text.data() + text.size();
+  if (!text.starts_with("cuda:")) return -1;
+  const auto [end, error] = std::from_chars(text.data() + 5, last, ordinal);
+  return error == std::errc() && end == last ? ordinal : -1;
+}
+
+Result<std::unique_ptr<Backend>> open_cuda(int ordinal) {
+  MOETUNE_ASSIGN_OR_RETURN(auto device, cuda::make_cuda_device(ordinal));
+  return std::unique_ptr<Backend>(std::make_unique<CudaBackend>(std::move(device)));
+}
+
+Result<std::unique_ptr<Backend>> open_cpu(const BackendOptions& options) {
+  MOETUNE_ASSIGN_OR_RETURN(auto machine, cpu::open_machine(options.threads));
+  return std::unique_ptr<Backend>(std::make_unique<CpuBackend>(std::move(machine), options.pin_caller));
+}
 
 }  // namespace
 
 Result<std::unique_ptr<Backend>> open_backend(const std::string& device, const BackendOptions& options) {
-  if (device == "auto" || device == "cpu") {
-    MOETUNE_ASSIGN_OR_RETURN(auto machine, cpu::open_machine(options.threads));
-    return std::unique_ptr<Backend>(std::make_unique<CpuBackend>(std::move(machine)));
-  }
-  if (device.starts_with("cuda")) {
-    return Error{ErrorCode::kUnsupported, fmt::format("device '{}': this build runs on the CPU only", device),
-                 "use --device cpu"};
-  }
+  if (device == "cpu") return open_cpu(options);
+  if (device == "auto") return cuda::list_cuda_devices().empty() ? open_cpu(options) : open_cuda(0);
+  if (const int ordinal = cuda_ordinal(device); ordinal >= 0) return open_cuda(ordinal);
   return Error{ErrorCode::kInvalidArgument, fmt::format("'{}' is not a device", device), "auto, cpu and cuda:N are"};
 }
 

@@ -38,6 +38,9 @@ class Backend {
 
 struct BackendOptions {
   int threads = 0;  ///< Of a CPU; 0: all this process may use.
+  /// Keeps the calling thread on the processor that the thread team has for it, as long as the backend lives: for measuring. A serving program's threads
+  /// are its own affair.
+  bool pin_caller = false;
 };
 
 /// "auto" (the first GPU, else the CPU), "cpu", "cuda", "cuda:0". kInvalidArgument for another text, kUnsupported for a device that is not there.

@@ -80,6 +80,21 @@ const ChoiceRange* ChoiceEntry::find(int64_t size) const noexcept {
   return size <= range->sizes.to ? range : nullptr;
 }
 
+// The interval of a plan that answers for a size. Sizes above the last bucket belong to it; those
+// that a plan does not reach for another reason were not measured.
+std::optional<size_t> ChoiceEntry::interval(const LookupTable& basis, int64_t size) const {
+  if (size <= basis.maximum()) return basis.index(size);
+  const bool above_all_buckets = size > buckets_.maximum() && basis.maximum() >= buckets_.maximum();
+  return above_all_buckets ? std::optional(basis.size() - 1) : std::nullopt;
+}
+
+bool ChoiceEntry::settled(int64_t size) const {
+  const LookupTable* basis = slot_.table.load(std::memory_order_acquire);
+  if (basis == nullptr) return false;
+  const std::optional<size_t> index = interval(*basis, size);
+  return index && basis->settled(*index);
+}
+
 ChoiceEntry::Wish ChoiceEntry::look_up(const LookupTable* basis, int64_t size) const {
   Wish wish;
   wish.fallback = runners_.front()->default_candidate(size);
@@ -87,15 +102,16 @@ ChoiceEntry::Wish ChoiceEntry::look_up(const LookupTable* basis, int64_t size) c
                     ? sizes_of(buckets_, buckets_.index(size))
                     : SizeRange{buckets_.maximum() + 1, power_of_two_from(size)};
   if (basis == nullptr) return wish;
-  // Sizes above the last bucket belong to it.
-  const size_t index = basis->index(std::min(size, basis->maximum()));
-  if (size <= basis->maximum()) {
-    wish.within.from = std::max(wish.within.from, basis->from(index));
-    wish.within.to = std::min(wish.within.to, basis->to(index));
-  } else {
+  if (size > basis->maximum()) {
     wish.within.from = std::max(wish.within.from, basis->maximum() + 1);
   }
-  const Lookup& answer = basis->answer(index);
+  const std::optional<size_t> index = interval(*basis, size);
+  if (!index) return wish;
+  if (size <= basis->maximum()) {
+    wish.within.from = std::max(wish.within.from, basis->from(*index));
+    wish.within.to = std::min(wish.within.to, basis->to(*index));
+  }
+  const Lookup& answer = basis->answer(*index);
   wish.provenance = answer.provenance;
   if (answer.decision == nullptr) return wish;
   wish.tuned = &answer.decision->candidate;

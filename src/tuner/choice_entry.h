@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -46,6 +47,9 @@ class ChoiceEntry {
   /// no allocation.
   const ChoiceRange* find(int64_t size) const noexcept;
 
+  /// Whether what is known now of `size` was measured here.
+  bool settled(int64_t size) const;
+
   /// Looks up, compiles and remembers what `size` needs; its errors are those of compiling the
   /// default.
   Result<const ChoiceRange*> resolve(int64_t size, bool settled);
@@ -63,6 +67,7 @@ class ChoiceEntry {
   };
   struct Wish;
 
+  std::optional<size_t> interval(const LookupTable& basis, int64_t size) const;
   Wish look_up(const LookupTable* basis, int64_t size) const;
   SizeRange extent(const Wish& wish, int64_t size) const;
   Result<Choice> compiled(TunableRunner& runner, const Candidate& candidate, int64_t max_tokens);

@@ -66,11 +66,6 @@ Result<Buckets> buckets_of(const TuningConfig& config) {
   return Buckets::from({1});
 }
 
-bool is_settled(const PlanSlot& slot, int64_t size) {
-  const LookupTable* table = slot.table.load(std::memory_order_acquire);
-  return table != nullptr && table->settled(table->index(std::min(size, table->maximum())));
-}
-
 // The plan that a new decision goes into: what is in force, unless it is another device's or has
 // another layout; what does not fit any more counts as not measured.
 Plan plan_to_extend(const PlanSlot& slot, const TuneReport& report, const Candidate& fallback) {
@@ -148,12 +143,12 @@ Result<Choice> AutoTuner::State::learn(const CallKey& key, const Tensors& argume
     const std::lock_guard lock(plans);
     if (plan_slot.needs_validation()) plan_slot.validate(key.runners());
   }
-  bool settled = is_settled(plan_slot, size);
+  bool settled = entry.settled(size);
   if (!settled && options != nullptr) {
     // What cannot be tuned runs its default, and is not tried again.
     settled = true;
     const std::lock_guard lock(tuning);
-    if (!is_settled(plan_slot, size)) {
+    if (!entry.settled(size)) {
       if (auto decided = tune_call(key, entry, arguments, *options, on); decided.ok()) {
         const std::lock_guard plans_lock(plans);
         plan_slot.tuned(std::move(decided).value());

@@ -15,7 +15,7 @@ namespace {
 
 // Rounds at which a test looks, each about 1.6 times the one before: finer steps would save few
 // samples and cost level.
-constexpr std::array kLooks = {2, 3, 5, 8, 13, 21, 34, 55, 89, 144, 233, 377, 610};
+constexpr std::array kLooks = {1, 2, 3, 5, 8, 13, 21, 34, 55, 89, 144, 233, 377, 610};
 
 // Six pairs, all of which must agree (two-sided 3.1 %), may be all that a dear bucket can afford.
 // Every other look for a gain has to be this sure, so that all of them together are wrong in 5 % of
@@ -25,7 +25,8 @@ constexpr double kLookConfidence = 0.995;
 // Not losing is a safety check on a candidate already shown to gain elsewhere.
 constexpr double kNoLossConfidence = 0.95;
 constexpr int kNoLossRounds = 34;
-constexpr int kLeastNoLossRounds = 2;
+constexpr int kLeastNoLossRounds = 1;
+constexpr int kFirmNoLossRounds = 3;  // With fewer, being cut short settles nothing.
 
 }  // namespace
 
@@ -76,6 +77,7 @@ Outcome PairedTest::last_look() const {
   if (goal_ == Goal::kGain) return look_for_gain().value_or(Outcome::kUnresolved);
   if (rounds() < first_look()) return Outcome::kUnresolved;
   if (const auto shown = look_for_no_loss()) return *shown;
+  if (rounds() < kFirmNoLossRounds) return Outcome::kUnresolved;
   return speedup().value >= 1 ? Outcome::kNoLoss : Outcome::kLoss;
 }
 
@@ -89,9 +91,11 @@ std::optional<Outcome> PairedTest::look_for_gain() const {
   return std::nullopt;
 }
 
+// In every pair. One round alone has to leave as much room as a loss may take.
 bool PairedTest::never_slower() const {
+  const double room = rounds() == 1 ? 1 + policy_->veto_loss : 1;
   for (size_t i = 0; i < fallback_.size(); ++i) {
-    if (challenger_[i] > fallback_[i]) return false;
+    if (challenger_[i] * room > fallback_[i]) return false;
   }
   return true;
 }
@@ -153,12 +157,14 @@ bool DuelRunner::prepare() {
     result_.challenger_failed = true;
     return false;
   }
-  const auto setting = meter_.setting(duel_.spot, duel_.fallback);
+  const auto setting = meter_.setting(duel_.spot, duel_.fallback, duel_.expected_us);
   if (!setting.ok()) {
     blame(duel_.fallback, setting.error());
     return false;
   }
   for (const Candidate* who : {&duel_.fallback, &duel_.challenger}) {
+    // Where the default is only the yardstick for a safety check, it was proven right before.
+    if (who == &duel_.fallback && duel_.goal == Goal::kNoLoss) continue;
     if (Status status = meter_.check(*who, duel_.spot, "check"); !status.ok()) {
       blame(*who, status.error());
       return false;

@@ -75,8 +75,9 @@ struct Duel {
   Candidate fallback;
   Spot spot;
   Goal goal = Goal::kGain;
-  std::string phase;      ///< "confirm", "veto", "interval"
-  double deadline_s = 0;  ///< After the meter's start.
+  std::string phase;       ///< "confirm", "veto", "interval"
+  double deadline_s = 0;   ///< After the meter's start.
+  double expected_us = 0;  ///< The fallback's time, roughly; 0: no idea.
 };
 
 struct DuelResult {

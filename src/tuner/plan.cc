@@ -13,6 +13,9 @@ namespace {
 // What decides whether kernels run at all, as CPU and GPU backends call it.
 constexpr std::array kInstructionSets = {"isa", "sm"};
 
+// More than any call will have, and far enough from the largest integer for adding to it.
+constexpr int64_t kMaxTokens = int64_t{1} << 40;
+
 using Properties = std::map<std::string, std::string>;
 
 std::string value_or_nothing(const Properties& properties, const std::string& name) {
@@ -72,6 +75,11 @@ bool DeviceProperties::is_sibling(const DeviceProperties& other) const {
 }
 
 Status Plan::check_coverage() const {
+  if (max_tokens < 1 || max_tokens > kMaxTokens) {
+    return Error{ErrorCode::kParse,
+                 fmt::format("plan of {}: max_tokens is {}", problem.key(), max_tokens),
+                 fmt::format("it must be from 1 to {}", kMaxTokens)};
+  }
   int64_t next = 1;
   for (size_t i = 0; i < decisions.size(); ++i) {
     const Decision& decision = decisions[i];
@@ -94,7 +102,7 @@ Status Plan::check_coverage() const {
     }
     next = decision.to + 1;
   }
-  if (next != max_tokens + 1 || max_tokens < 1) {
+  if (next != max_tokens + 1) {
     return not_covered(*this, decisions.size(),
                        fmt::format("missing: {} decisions cover 1..{} of 1..{}", decisions.size(),
                                    next - 1, max_tokens));

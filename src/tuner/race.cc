@@ -16,6 +16,7 @@ using State = Contender::State;
 constexpr double kAssumedNoise = 0.05;  // Until there are two samples of something.
 constexpr double kLeastNoise = 0.005;   // No clock and no scheduler are better than this.
 constexpr int kExploredPerRound = 16;   // A throttled round is repeated: this bounds what is lost.
+constexpr int kFruitless = 8;           // Useless tries in a row: then hopeless ones are left out.
 constexpr int kFirmSamples = 3;         // With fewer, a stored time is worth another try.
 
 class Race {
@@ -34,6 +35,8 @@ class Race {
   void recall();
   void explore();
   int next_to_explore(int step) const;
+  bool only_hopeless_wait() const;
+  bool is_promising(const Contender& contender) const;
   int best_expected() const;
   int waiting_neighbour_of_best() const;
   int waiting_far_off(int step) const;
@@ -55,7 +58,7 @@ class Race {
   std::vector<Contender> contenders_;
   int round_ = 0;
   bool stopped_ = false;
-  mutable double noise_ = 0;
+  double noise_ = kAssumedNoise;
 };
 
 // What the store knows is not measured again, unless it has hardly been measured and may still win.
@@ -84,18 +87,33 @@ void Race::recall() {
 void Race::explore() {
   const double start = meter_.elapsed_s();
   const double until = start + policy_.explore_share * (task_.deadline_s - start);
+  int fruitless = 0;
   for (int step = 0; !stopped_;) {
     std::vector<int> order;
     while (static_cast<int>(order.size()) < kExploredPerRound && !meter_.over(until)) {
       const int index = next_to_explore(step++);
-      if (index < 0) break;
+      if (index < 0 || (fruitless >= kFruitless && only_hopeless_wait())) break;
       order.push_back(index);
       // One at a time, so that the next choice knows this one's result.
       if (!sample_all({index})) break;
+      fruitless = is_promising(contenders_[static_cast<size_t>(index)]) ? 0 : fruitless + 1;
     }
     if (order.empty()) return;
     drop_the_slow();
   }
+}
+
+// What ran far behind at a neighbouring size is tried only as long as such tries bring something:
+// regimes do change.
+bool Race::only_hopeless_wait() const {
+  return std::all_of(contenders_.begin(), contenders_.end(), [this](const Contender& c) {
+    return c.state != State::kWaiting || c.expected > policy_.hopeless;
+  });
+}
+
+bool Race::is_promising(const Contender& contender) const {
+  const Contender* leader = best();
+  return contender.state == State::kRunning && leader != nullptr && !is_slow(contender, *leader);
 }
 
 int Race::next_to_explore(int step) const {
@@ -323,7 +341,8 @@ RaceResult Race::finish() {
       meter_.put_time(contender.candidate, task_.spot, task_.stage, contender.time,
                       contender.last_state);
     }
-    if (contender.state == State::kWaiting) result.complete = false;
+    const bool is_left_out = contender.state == State::kWaiting;
+    if (is_left_out && contender.expected <= policy_.hopeless) result.complete = false;
     if (contender.state != State::kWaiting) ++result.tried;
     if (contender.state == State::kRejected) {
       result.rejected.push_back(std::move(contender.candidate));

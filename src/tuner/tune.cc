@@ -16,7 +16,7 @@ namespace {
 // A subset is worth packing where it saves this much of the largest bucket.
 constexpr double kWorthASubset = 1.5;
 // Of the time for confirming, kept for the intervals' ends.
-constexpr double kIntervalShare = 0.25;
+constexpr double kIntervalShare = 0.2;
 // How far tuning has come, for the ETA, when races are done.
 constexpr double kRacesDone = 0.5;
 
@@ -104,11 +104,24 @@ void fill_report(const TuneState& state, const Known& known, TuneReport& report)
 
 }  // namespace
 
-double share_deadline_s(const TuneState& state, size_t bucket, double end_s) {
+double work_of(const TuneState& state, int64_t tokens, Scale scale) {
+  const Work work = state.request.bench->work(state.spot(tokens, scale).what, scale, 0);
+  const double size = std::sqrt(work.bytes * work.operations);
+  return size > 0 ? size : 1;
+}
+
+double expected_full_us(const TuneState& state, const BucketState& bucket) {
+  const double raced_us = bucket.searches[state.group].fallback_us;
+  return raced_us * work_of(state, bucket.tokens, Scale::kFull) /
+         work_of(state, bucket.tokens, state.race_scale);
+}
+
+double share_deadline_s(const Meter& meter, std::span<const double> weights, size_t index,
+                        double end_s) {
   double rest = 0;
-  for (size_t i = bucket; i < state.buckets.size(); ++i) rest += state.buckets[i].importance;
-  const double now = state.meter.elapsed_s();
-  return rest <= 0 ? now : now + (end_s - now) * state.buckets[bucket].importance / rest;
+  for (size_t i = index; i < weights.size(); ++i) rest += weights[i];
+  const double now = meter.elapsed_s();
+  return rest <= 0 ? now : now + (end_s - now) * weights[index] / rest;
 }
 
 std::string utc_now() {

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "tuner/decide.h"
 #include "tuner/tune_state.h"
@@ -32,11 +33,12 @@ class BucketConfirmation {
   Status run();
 
  private:
-  enum class Next { kDone, kNextChallenger };
+  enum class Next { kGoOn, kNextChallenger, kDone };
 
   std::vector<Candidate> challengers();
   std::vector<Candidate> reranked(std::vector<Candidate> candidates);
   Next meet(const Candidate& challenger);
+  Next verify(const Candidate& challenger);
   Next verify_and_veto(const Candidate& challenger);
   Next default_failed(const Error& error);
   void note_result(const Candidate& challenger, const DuelResult& duel);
@@ -64,7 +66,7 @@ std::vector<Candidate> BucketConfirmation::challengers() {
 
 std::vector<Candidate> BucketConfirmation::reranked(std::vector<Candidate> candidates) {
   if (state_.race_scale == Scale::kFull || candidates.size() < 2) return candidates;
-  const auto setting = meter_.setting(spot_, fallback_);
+  const auto setting = meter_.setting(spot_, fallback_, expected_full_us(state_, bucket_));
   if (!setting.ok() || setting->fallback_us * setting->calls > kCheapSampleUs) return candidates;
   candidates.resize(std::min(candidates.size(), kRerank));
   std::vector<Contender> contenders;
@@ -108,8 +110,8 @@ Status BucketConfirmation::run() {
 }
 
 BucketConfirmation::Next BucketConfirmation::meet(const Candidate& challenger) {
-  const DuelResult duel =
-      compare(meter_, {challenger, fallback_, spot_, Goal::kGain, "confirm", deadline_s_});
+  const DuelResult duel = compare(meter_, {challenger, fallback_, spot_, Goal::kGain, "confirm",
+                                           deadline_s_, expected_full_us(state_, bucket_)});
   if (duel.fallback_error) return default_failed(*duel.fallback_error);
   if (duel.challenger_failed) {
     bucket_.evidence.note =
@@ -145,25 +147,32 @@ void BucketConfirmation::note_result(const Candidate& challenger, const DuelResu
   }
 }
 
+// Right after it was timed, and on another routing: a candidate that is right only at first is no
+// candidate. Where there is other traffic to veto with, the check on that does the same.
+BucketConfirmation::Next BucketConfirmation::verify(const Candidate& challenger) {
+  const Status status = meter_.check(challenger, spot_, "verify", 1);
+  if (status.ok()) return Next::kGoOn;
+  if (status.error().code == ErrorCode::kInterrupted) {
+    bucket_.evidence.note = "budget spent before the last check";
+    return Next::kDone;
+  }
+  meter_.reject(challenger, spot_, status.error(), "verify");
+  bucket_.evidence.note = fmt::format("{} was wrong after it was timed", challenger.text());
+  return Next::kNextChallenger;
+}
+
 BucketConfirmation::Next BucketConfirmation::verify_and_veto(const Candidate& challenger) {
   Evidence& evidence = bucket_.evidence;
   evidence.resolved = false;
-  // Right after it was timed, and on another routing: a candidate that is right only at first is no
-  // candidate.
-  if (Status status = meter_.check(challenger, spot_, "verify", 1); !status.ok()) {
-    if (status.error().code == ErrorCode::kInterrupted) {
-      evidence.note = "budget spent before the last check";
-      return Next::kDone;
-    }
-    meter_.reject(challenger, spot_, status.error(), "verify");
-    evidence.note = fmt::format("{} was wrong after it was timed", challenger.text());
-    return Next::kNextChallenger;
+  if (state_.request.veto_workloads.empty()) {
+    const Next next = verify(challenger);
+    if (next != Next::kGoOn) return next;
   }
   for (const std::string& workload : state_.request.veto_workloads) {
     meter_.begin("veto", bucket_.tokens, 2);
     const DuelResult duel =
         compare(meter_, {challenger, fallback_, state_.spot(bucket_.tokens, Scale::kFull, workload),
-                         Goal::kNoLoss, "veto", deadline_s_});
+                         Goal::kNoLoss, "veto", deadline_s_, expected_full_us(state_, bucket_)});
     if (duel.fallback_error) return default_failed(*duel.fallback_error);
     if (duel.challenger_failed) return Next::kNextChallenger;
     if (duel.outcome == Outcome::kLoss) {
@@ -185,14 +194,36 @@ BucketConfirmation::Next BucketConfirmation::verify_and_veto(const Candidate& ch
 
 }  // namespace
 
+namespace {
+
+// Time goes where there is something to gain, and more of it to dear sizes, whose few samples cost
+// the most.
+std::vector<double> confirm_weights(const TuneState& state) {
+  constexpr double kLeastGain = 0.005;
+  std::vector<double> weights;
+  for (const BucketState& bucket : state.buckets) {
+    const SearchResult& search = bucket.searches[state.group];
+    double gain = 0;
+    if (!search.ranking.empty() && search.fallback_us > 0) {
+      gain = search.fallback_us / search.ranking[0].time.median_us - 1;
+    }
+    weights.push_back(bucket.importance * std::max(kLeastGain, gain) *
+                      std::sqrt(expected_full_us(state, bucket)));
+  }
+  return weights;
+}
+
+}  // namespace
+
 Status confirm_buckets(TuneState& state, double end_s) {
   state.meter.use_layouts(state.layout_group().layouts);
+  const std::vector<double> weights = confirm_weights(state);
   for (size_t i = 0; i < state.buckets.size(); ++i) {
     BucketState& bucket = state.buckets[i];
     const SearchResult& search = bucket.searches[state.group];
     bucket.evidence.candidates = search.tried;
     bucket.evidence.rejected = search.rejected;
-    const double deadline = share_deadline_s(state, i, end_s);
+    const double deadline = share_deadline_s(state.meter, weights, i, end_s);
     if (Status status = BucketConfirmation(state, bucket, deadline).run(); !status.ok()) {
       return status;
     }

@@ -29,6 +29,7 @@ class IntervalSettler {
   // Empty where it could not be measured.
   std::optional<bool> holds(int candidate, int64_t tokens);
   bool beats(int challenger, const Candidate& holder, int64_t tokens);
+  double expected_us(int bucket, int64_t tokens) const;
   bool held_in_race(int candidate, int at_bucket) const;
   double race_us(const Candidate& candidate, int at_bucket) const;
   bool is_tuned(int bucket) const { return bucket >= 0 && !of(bucket).is_default; }
@@ -144,18 +145,30 @@ std::optional<int> IntervalSettler::judge(int64_t tokens, int owner, int other) 
 std::optional<bool> IntervalSettler::holds(int candidate, int64_t tokens) {
   const DuelResult duel =
       compare(meter_, {of(candidate).chosen, state_.space.fallback(tokens),
-                       state_.spot(tokens, Scale::kFull), Goal::kNoLoss, "interval", deadline_s_});
+                       state_.spot(tokens, Scale::kFull), Goal::kNoLoss, "interval", deadline_s_,
+                       expected_us(candidate, tokens)});
   if (duel.challenger_failed || duel.outcome == Outcome::kLoss) return false;
   if (duel.outcome == Outcome::kNoLoss) return true;
   return std::nullopt;
 }
 
 // Shown on this size, and no worse than the default there.
+// Shown on this size. Two near-equals could use up the zone's time here, and it would hardly matter
+// who gets it.
 bool IntervalSettler::beats(int challenger, const Candidate& holder, int64_t tokens) {
-  const DuelResult duel =
-      compare(meter_, {of(challenger).chosen, holder, state_.spot(tokens, Scale::kFull),
-                       Goal::kGain, "interval", deadline_s_});
+  constexpr double kShare = 0.3;
+  const double now = meter_.elapsed_s();
+  const DuelResult duel = compare(
+      meter_, {of(challenger).chosen, holder, state_.spot(tokens, Scale::kFull), Goal::kGain,
+               "interval", now + kShare * (deadline_s_ - now), expected_us(challenger, tokens)});
   return duel.outcome == Outcome::kBetter;
+}
+
+// Times grow no faster than the number of tokens, and less than twofold within most intervals.
+double IntervalSettler::expected_us(int bucket, int64_t tokens) const {
+  const double at_bucket = expected_full_us(state_, of(bucket));
+  const double ratio = static_cast<double>(tokens) / static_cast<double>(of(bucket).tokens);
+  return at_bucket * std::clamp(ratio, 0.5, 2.0);
 }
 
 double IntervalSettler::race_us(const Candidate& candidate, int at_bucket) const {

@@ -75,7 +75,8 @@ bool LayoutTrial::run(double to_beat) {
 bool LayoutTrial::confirm(size_t index) {
   BucketState& bucket = trial_[index];
   const Contender* best = best_of_group(state_, group_, bucket);
-  const double deadline = share_deadline_s(state_, index, end_s_);
+  const double now = state_.meter.elapsed_s();
+  const double deadline = now + (end_s_ - now) / static_cast<double>(trial_.size() - index);
   const Spot spot = state_.spot(bucket.tokens, Scale::kSubset);
   state_.meter.begin("confirm", bucket.tokens, 2);
   const DuelResult duel =

@@ -111,14 +111,15 @@ Error Meter::place_failed(const Spot& spot, const Error& error) {
   return {ErrorCode::kInterrupted, report_.warnings.back()};
 }
 
-Result<Setting> Meter::setting(const Spot& spot, const Candidate& fallback) {
+Result<Setting> Meter::setting(const Spot& spot, const Candidate& fallback, double expected_us) {
   if (const auto found = settings_.find(spot.text()); found != settings_.end()) {
     return found->second;
   }
-  double fallback_us = 0;
-  if (const MeasurementRecord* record = known_.timed(fallback, spot, -1); record != nullptr) {
+  double fallback_us = expected_us;
+  const MeasurementRecord* record = known_.timed(fallback, spot, -1);
+  if (record != nullptr) {
     fallback_us = record->time.median_us;
-  } else {
+  } else if (expected_us <= 0) {
     MOETUNE_RETURN_IF_ERROR(check(fallback, spot, "check"));
     settings_[spot.text()] = Setting{};
     auto first = sample(fallback, spot, -1);

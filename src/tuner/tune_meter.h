@@ -60,8 +60,9 @@ class Meter {
   void use_layouts(std::vector<WeightLayout> layouts) { layouts_ = std::move(layouts); }
   /// Frees the device.
   void unload();
-  /// How to sample at a spot; measures the default there once where nothing is known.
-  Result<Setting> setting(const Spot& spot, const Candidate& fallback);
+  /// How to sample at a spot. From `expected_us`, the default's time to within a factor of two or
+  /// so; 0: from what is known, or else from measuring the default once.
+  Result<Setting> setting(const Spot& spot, const Candidate& fallback, double expected_us = 0);
 
   // ---- Candidates ----
   /// Runs the candidate on `routing` and judges it, unless it passed that check here already.

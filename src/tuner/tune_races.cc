@@ -1,6 +1,7 @@
 // The races of all buckets, in an order in which each learns from the one before.
 
 #include <algorithm>
+#include <cmath>
 
 #include "tuner/tune_state.h"
 
@@ -26,13 +27,25 @@ bool has_raced(const SearchResult& search, const Candidate& candidate) {
                      [&](const Contender& c) { return c.candidate == candidate; });
 }
 
+// Large sizes need more time, though not in proportion: they have fewer samples, each of which is
+// less noisy.
+std::vector<double> race_weights(const TuneState& state) {
+  std::vector<double> weights;
+  for (const BucketState& bucket : state.buckets) {
+    weights.push_back(bucket.importance *
+                      std::cbrt(work_of(state, bucket.tokens, state.race_scale)));
+  }
+  return weights;
+}
+
 // Upwards: small sizes are cheap and leave time to the large ones, which start from what won below.
 Status race_upwards(TuneState& state, BucketSearch& search, double end_s) {
   const size_t groups = state.space.groups().size();
+  const std::vector<double> weights = race_weights(state);
   for (size_t i = 0; i < state.buckets.size(); ++i) {
     BucketState& bucket = state.buckets[i];
     const Spot spot = state.spot(bucket.tokens, state.race_scale);
-    const double deadline = share_deadline_s(state, i, end_s);
+    const double deadline = share_deadline_s(state.meter, weights, i, end_s);
     if (state.meter.over(deadline)) continue;
     state.meter.begin("check", bucket.tokens, 0);
     const auto setting = state.meter.setting(spot, state.space.fallback(bucket.tokens));

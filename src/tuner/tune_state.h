@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -36,9 +37,17 @@ struct TuneState {
   }
 };
 
-/// When a bucket's share of the time until `end_s` is used up: by importance among itself and the
-/// buckets still to come. What one leaves unused is there for those after it.
-double share_deadline_s(const TuneState& state, size_t bucket, double end_s);
+/// How dear a call is, relative to other sizes: the geometric mean of bytes and operations. 1 where
+/// the workbench does not say.
+double work_of(const TuneState& state, int64_t tokens, Scale scale);
+
+/// The default's time at full size, from the bucket's race; 0 where it was not raced.
+double expected_full_us(const TuneState& state, const BucketState& bucket);
+
+/// When the share of `index` in the time until `end_s` is used up, by its weight among its own and
+/// the later ones. What one leaves unused is there for those after it.
+double share_deadline_s(const Meter& meter, std::span<const double> weights, size_t index,
+                        double end_s);
 
 /// "2026-01-31T12:00:00Z", now.
 std::string utc_now();

@@ -175,6 +175,18 @@ TEST_F(ChooseOneTest, AboveTheLargestBucketItsDecisionHoldsWhereTheCandidateMayR
   EXPECT_EQ(way(100), 3);
 }
 
+TEST_F(ChooseOneTest, AboveTheLargestBucketNothingIsKnownWhileOnlySmallerOnesAre) {
+  {
+    const autotune scope(tuner_, options());
+    EXPECT_EQ(way(4), 3);
+  }
+  EXPECT_EQ(way(200), 0);
+  const autotune scope(tuner_, options());
+  EXPECT_EQ(way(200), 3);
+  EXPECT_EQ(way(16), 3);
+  EXPECT_TRUE(tuner_.configuration().plans.at(0).check_coverage().ok());
+}
+
 TEST_F(ChooseOneTest, OtherStaticSizesTypesOrOperatorsAreOtherProblems) {
   {
     const autotune scope(tuner_, options());

@@ -1,8 +1,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <limits>
+#include <random>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "moetune/plan.h"
 #include "tuner/plan_edit.h"
@@ -79,6 +83,31 @@ TEST(PlanEdit, ANewDecisionReplacesWhatItCovers) {
   EXPECT_EQ(with(plan, 1, 20), "1-20:99");
   EXPECT_EQ(with(plan, 15, 30), "1-3:1 4-9:2 10-14:3 15-30:99");
   EXPECT_EQ(with(plan, 30, 31), "1-3:1 4-9:2 10-20:3 21-29:0 30-31:99");
+}
+
+TEST(PlanEdit, AnySequenceOfDecisionsLeavesAPlanThatCoversAndSaysTheLastOfEachSize) {
+  constexpr int64_t kSizes = 40;
+  std::mt19937 random(11);
+  for (int round = 0; round < 300; ++round) {
+    Plan plan;
+    std::vector<int64_t> expected(kSizes + 1, 0);
+    int64_t end = 0;
+    for (int64_t tile = 1; tile <= 12; ++tile) {
+      const int64_t from = 1 + static_cast<int64_t>(random() % kSizes);
+      const int64_t to = from + static_cast<int64_t>(random() % (kSizes - from + 1));
+      plan = with_decision(std::move(plan), sample_decision(from, to, tile), sample_candidate(0));
+      for (int64_t size = from; size <= to; ++size) expected[static_cast<size_t>(size)] = tile;
+      end = std::max(end, to);
+      ASSERT_EQ(why_uncovered(plan), "") << intervals(plan);
+      ASSERT_EQ(plan.max_tokens, end);
+      for (const Decision& decision : plan.decisions) {
+        for (int64_t size = decision.from; size <= decision.to; ++size) {
+          ASSERT_EQ(decision.candidate, sample_candidate(expected[static_cast<size_t>(size)]))
+              << intervals(plan);
+        }
+      }
+    }
+  }
 }
 
 TEST(Device, DifferencesAreNamedAndOnlyTheIdentityIsTheKey) {

@@ -77,14 +77,16 @@ TEST(Tune, TheFastestReplacesTheDefaultWithItsEvidence) {
   EXPECT_EQ(decision.evidence.date.size(), 20u);
 }
 
-// Case 8.
+// Case 8. One in twenty is what a 95 % interval allows; that one is in truth 0.5 % faster.
 TEST(Tune, AGainThatIsNotWorthAChangeLeavesTheDefault) {
   KindWorld kinds({{"default", always(1000)}, {"a", always(995)}}, {4});
-  for (uint64_t seed = 0; seed < 20; ++seed) {
+  int replaced = 0;
+  for (uint64_t seed = 0; seed < 100; ++seed) {
     kinds.world->store = make_memory_store();
     kinds.world->random = Random(seed);
-    EXPECT_EQ(chosen(kinds.tune().plan, 4), "default");
+    replaced += chosen(kinds.tune().plan, 4) != "default";
   }
+  EXPECT_LE(replaced, 5);
 }
 
 // Case 8, second half.

@@ -86,6 +86,8 @@ void tile_bf16_rows(const TileArgs& args, int first) {
     load_pair_items<0>(p, w);
     acc.add(w, x);
     if constexpr (kPairItems == 2) {
+      // The pairs are loaded once more: kept, they would take registers that the sums need.
+      asm volatile("" ::: "memory");
       load_pair_items<1>(p, w);
       acc.add(w, x + M);
     }
@@ -114,51 +116,71 @@ inline const uint8_t* scales_of(const uint8_t* group, int block, int vec) {
   return group + row / kHalfRows * (kScaleGroupBytes / 2) + block * kHalfRows + row % kHalfRows;
 }
 
-// Sums of one block for one vector of rows, before its scale. A block is a short chain of dependent
-// additions; with few tokens two chains per token keep the multipliers busy.
-template <int M>
+// Sums of one block for M tokens x V vectors of rows, before its scales. With one or two tokens the
+// V vectors share the activations, in registers; with more there are none left for that.
+template <int M, int V>
 struct BlockSums {
-  static constexpr int kChains = M < 4 ? 2 : 1;
-  Vec value[kChains][M];
+  Vec value[V][M];
 
   template <int part>
-  inline __attribute__((always_inline)) void add(Simd::Codes codes, const uint32_t* x) {
-    Weight w[Simd::kPartItems];
-    Simd::decode<part>(codes, w);
+  inline __attribute__((always_inline)) void add(const uint8_t* codes, const uint32_t* x) {
+    Weight items[Simd::kPartItems][M];
+    if constexpr (V > 1) load_items<part>(x, items);
+#pragma GCC unroll 4
+    for (int v = 0; v < V; ++v) {
+      Weight w[Simd::kPartItems];
+      Simd::decode<part>(Simd::load_codes(codes + v * kVecBytes), w);
+#pragma GCC unroll 4
+      for (int i = 0; i < Simd::kPartItems; ++i)
+#pragma GCC unroll 16
+        for (int m = 0; m < M; ++m) {
+          const Weight item =
+              V > 1 ? items[i][m] : Simd::broadcast(x + Simd::item_index(part, i) * M + m);
+          value[v][m] = Simd::multiply_add(w[i], item, value[v][m]);
+        }
+    }
+  }
+
+ private:
+  template <int part>
+  static inline __attribute__((always_inline)) void load_items(
+      const uint32_t* x, Weight (&items)[Simd::kPartItems][M]) {
 #pragma GCC unroll 4
     for (int i = 0; i < Simd::kPartItems; ++i)
 #pragma GCC unroll 16
-      for (int m = 0; m < M; ++m) {
-        Vec& sum = value[i % kChains][m];
-        sum = Simd::multiply_add(w[i], Simd::broadcast(x + Simd::item_index(part, i) * M + m), sum);
-      }
+      for (int m = 0; m < M; ++m)
+        items[i][m] = Simd::broadcast(x + Simd::item_index(part, i) * M + m);
   }
 };
 
-template <int M>
-inline __attribute__((always_inline)) void add_nvfp4_block(const uint8_t* codes,
-                                                           const uint8_t* scales, const uint32_t* x,
-                                                           float* c) {
-  BlockSums<M> sums;
-  for (auto& chain : sums.value)
-    for (Vec& sum : chain) sum = Simd::set1(0.f);
+// `first`: the first of the V vectors within the panel.
+template <int M, int V>
+inline __attribute__((always_inline)) void add_nvfp4_block(const uint8_t* group, int block,
+                                                           const uint8_t* codes, int first,
+                                                           const uint32_t* x, float* c) {
+  BlockSums<M, V> sums;
+  for (auto& vector : sums.value)
+    for (Vec& sum : vector) sum = Simd::set1(0.f);
 #pragma GCC unroll 2
   for (int chunk = 0; chunk < 2; ++chunk) {
-    const Simd::Codes eight = Simd::load_codes(codes + chunk * kChunkBytes);
+    const uint8_t* eight = codes + chunk * kChunkBytes + first * kVecBytes;
     sums.template add<0>(eight, x + chunk * kChunkItems * M);
     sums.template add<1>(eight, x + chunk * kChunkItems * M);
   }
-  const Vec scale = Simd::load_scales(scales);
+#pragma GCC unroll 4
+  for (int v = 0; v < V; ++v) {
+    const Vec scale = Simd::load_scales(scales_of(group, block, first + v));
 #pragma GCC unroll 16
-  for (int m = 0; m < M; ++m) {
-    Vec sum = sums.value[0][m];
-    if constexpr (BlockSums<M>::kChains == 2) sum = sum + sums.value[1][m];
-    Simd::store(c + m * kPanelRows, Simd::fma(sum, scale, Simd::load(c + m * kPanelRows)));
+    for (int m = 0; m < M; ++m) {
+      float* const out = c + m * kPanelRows + (first + v) * Simd::kLanes;
+      Simd::store(out, Simd::fma(sums.value[v][m], scale, Simd::load(out)));
+    }
   }
 }
 
 template <int M>
 void tile_nvfp4_rows(const TileArgs& args) {
+  constexpr int kShare = M > 2 ? 1 : kPanelVecs < 4 ? kPanelVecs : 4;
   if (!args.accumulate)
     for (int i = 0; i < M * kPanelRows; ++i) args.c[i] = 0.f;
   const uint8_t* group = args.weights;
@@ -170,9 +192,8 @@ void tile_nvfp4_rows(const TileArgs& args) {
     for (int b = 0; b < blocks; ++b, codes += kNvfp4BlockBytes, x += kBlockItems * M) {
       prefetch_lines(codes + args.prefetch_bytes, kNvfp4BlockBytes);
 #pragma GCC unroll 1
-      for (int v = 0; v < kPanelVecs; ++v)
-        add_nvfp4_block<M>(codes + v * kVecBytes, scales_of(group, b, v), x,
-                           args.c + v * Simd::kLanes);
+      for (int v = 0; v < kPanelVecs; v += kShare)
+        add_nvfp4_block<M, kShare>(group, b, codes, v, x, args.c);
     }
     group = codes;
   }
@@ -189,24 +210,25 @@ void tile_nvfp4_tokens(const TileArgs& args) {
 
 void tile_nvfp4(const TileArgs* args) { tile_nvfp4_tokens<Simd::kMaxTile>(*args); }
 
-// ---- Staging: [kPanelVecs / kTileVecs][items][kTileVecs vectors] ----
+// ---- Staging one group of kTileVecs vectors of rows: [items][kTileVecs vectors] ----
 
-inline uint32_t* staged_at(const StageArgs& args, int vec, int64_t item) {
-  const int64_t items = static_cast<int64_t>(args.k_blocks) * kBlockItems;
-  return args.out + ((vec / kTileVecs * items + item) * kTileVecs + vec % kTileVecs) * Simd::kLanes;
-}
+constexpr int kItemStride = kTileVecs * Simd::kLanes;
+
+// The first of several groups prefetches for all of them.
+inline int ahead_bytes(const StageArgs& args, int bytes) { return args.group == 0 ? bytes : 0; }
 
 void stage_bf16(const StageArgs* args) {
   const uint8_t* p = args->weights;
-  const int64_t items = static_cast<int64_t>(args->k_blocks) * kBlockItems;
-  for (int64_t item = 0; item < items; item += kPairItems, p += kPairBytes) {
-    prefetch_lines(p + args->prefetch_bytes, kPairBytes);
+  const uint8_t* const end = p + static_cast<int64_t>(args->k_blocks) * kBf16BlockBytes;
+  uint32_t* out = args->out;
+  for (; p != end; p += kPairBytes, out += kPairItems * kItemStride) {
+    prefetch_lines(p + args->prefetch_bytes, ahead_bytes(*args, kPairBytes));
 #pragma GCC unroll 8
-    for (int v = 0; v < kPanelVecs; ++v) {
-      uint32_t* out = staged_at(*args, v, item);
-      Simd::store_weight(out, Simd::pair_item<0>(p + v * kVecBytes));
+    for (int v = 0; v < kTileVecs; ++v) {
+      const uint8_t* pairs = p + (args->group * kTileVecs + v) * kVecBytes;
+      Simd::store_weight(out + v * Simd::kLanes, Simd::pair_item<0>(pairs));
       if constexpr (kPairItems == 2)
-        Simd::store_weight(out + kTileVecs * Simd::kLanes, Simd::pair_item<1>(p + v * kVecBytes));
+        Simd::store_weight(out + kItemStride + v * Simd::kLanes, Simd::pair_item<1>(pairs));
     }
   }
 }
@@ -217,27 +239,28 @@ inline __attribute__((always_inline)) void stage_part(Simd::Codes codes, Vec sca
   Simd::decode<part>(codes, w);
 #pragma GCC unroll 4
   for (int i = 0; i < Simd::kPartItems; ++i)
-    Simd::store_weight(out + Simd::item_index(part, i) * kTileVecs * Simd::kLanes,
-                       Simd::scaled(w[i], scale));
+    Simd::store_weight(out + Simd::item_index(part, i) * kItemStride, Simd::scaled(w[i], scale));
 }
 
 void stage_nvfp4(const StageArgs* args) {
   const uint8_t* group = args->weights;
+  uint32_t* out = args->out;
   for (int block = 0; block < args->k_blocks; block += kScaleGroup) {
     const int blocks = args->k_blocks - block < kScaleGroup ? args->k_blocks - block : kScaleGroup;
     const uint8_t* codes = group + kScaleGroupBytes;
-    prefetch_lines(group + args->prefetch_bytes, kScaleGroupBytes);
-    for (int b = 0; b < blocks; ++b, codes += kNvfp4BlockBytes) {
-      prefetch_lines(codes + args->prefetch_bytes, kNvfp4BlockBytes);
+    prefetch_lines(group + args->prefetch_bytes, ahead_bytes(*args, kScaleGroupBytes));
+    for (int b = 0; b < blocks; ++b, codes += kNvfp4BlockBytes, out += kBlockItems * kItemStride) {
+      prefetch_lines(codes + args->prefetch_bytes, ahead_bytes(*args, kNvfp4BlockBytes));
 #pragma GCC unroll 1
-      for (int v = 0; v < kPanelVecs; ++v) {
-        const Vec scale = Simd::load_scales(scales_of(group, b, v));
+      for (int v = 0; v < kTileVecs; ++v) {
+        const int vec = args->group * kTileVecs + v;
+        const Vec scale = Simd::load_scales(scales_of(group, b, vec));
 #pragma GCC unroll 2
         for (int chunk = 0; chunk < 2; ++chunk) {
-          const Simd::Codes eight = Simd::load_codes(codes + chunk * kChunkBytes + v * kVecBytes);
-          uint32_t* out = staged_at(*args, v, (block + b) * kBlockItems + chunk * kChunkItems);
-          stage_part<0>(eight, scale, out);
-          stage_part<1>(eight, scale, out);
+          const Simd::Codes eight = Simd::load_codes(codes + chunk * kChunkBytes + vec * kVecBytes);
+          uint32_t* at = out + chunk * kChunkItems * kItemStride + v * Simd::kLanes;
+          stage_part<0>(eight, scale, at);
+          stage_part<1>(eight, scale, at);
         }
       }
     }
@@ -246,14 +269,15 @@ void stage_nvfp4(const StageArgs* args) {
 }
 
 template <int M>
-void tile_staged_rows(const TileArgs& args, int first, const uint32_t* p) {
+void tile_staged_rows(const TileArgs& args) {
+  const int first = args.group * kTileVecs;
   Accumulators<M, kTileVecs> acc;
   acc.load(args, first);
-  const int64_t items = static_cast<int64_t>(args.k_blocks) * kBlockItems;
-  const uint32_t* const end = p + items * kTileVecs * Simd::kLanes;
+  const uint32_t* p = reinterpret_cast<const uint32_t*>(args.weights);
+  const uint32_t* const end = p + static_cast<int64_t>(args.k_blocks) * kBlockItems * kItemStride;
   const uint32_t* x = args.x;
 #pragma GCC unroll 4
-  for (; p != end; p += kTileVecs * Simd::kLanes, x += M) {
+  for (; p != end; p += kItemStride, x += M) {
     Weight w[kTileVecs];
 #pragma GCC unroll 4
     for (int v = 0; v < kTileVecs; ++v) w[v] = Simd::load_weight(p + v * Simd::kLanes);
@@ -265,11 +289,7 @@ void tile_staged_rows(const TileArgs& args, int first, const uint32_t* p) {
 template <int M>
 void tile_staged_tokens(const TileArgs& args) {
   if (args.tokens == M) {
-    const int64_t items = static_cast<int64_t>(args.k_blocks) * kBlockItems;
-    const uint32_t* p = reinterpret_cast<const uint32_t*>(args.weights);
-    for (int first = 0; first < kPanelVecs;
-         first += kTileVecs, p += items * kTileVecs * Simd::kLanes)
-      tile_staged_rows<M>(args, first, p);
+    tile_staged_rows<M>(args);
   } else if constexpr (M > 1) {
     tile_staged_tokens<M - 1>(args);
   }

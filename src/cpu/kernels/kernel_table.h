@@ -41,23 +41,26 @@ constexpr int kMaxTokenTile =
 
 enum class Epilogue : int { kSwiGlu, kSwiGluClamped, kRelu2, kGatePlusUp };
 
-// One tile: c[tokens][kPanelRows] = (or +=) x · wᵀ over `k_blocks` blocks of k.
+// One tile: c[tokens][kPanelRows] = (or +=) x · wᵀ over `k_blocks` blocks of k; with staged weights
+// only the columns of one group of rows.
 struct TileArgs {
-  const uint8_t*
-      weights;  // The panel's stream from the first block on; a staged copy for `tile_staged`.
-  const uint32_t* x;  // Packed by `pack_x`: [k / values_per_item][tokens].
+  const uint8_t* weights;  // The panel's stream from the first block on, or what was staged.
+  const uint32_t* x;       // Packed by `pack_x`: [k / values_per_item][tokens].
   float* c;
   int tokens;  // 1 .. max_tile.
   int k_blocks;
   int accumulate;      // 0: c is overwritten.
   int prefetch_bytes;  // How far ahead of its reads the stream is prefetched.
+  int group;           // For staged weights: which rows they are of.
 };
 
+// Converts one group of a panel's rows.
 struct StageArgs {
   const uint8_t* weights;  // From a block that starts a scale group.
-  uint32_t* out;           // kPanelRows · kBlock / values_per_item items per block.
+  uint32_t* out;           // kPanelRows / stage_groups · kBlock / values_per_item items per block.
   int k_blocks;
   int prefetch_bytes;
+  int group;
 };
 
 struct CombineArgs {
@@ -72,8 +75,7 @@ struct CombineArgs {
 struct KernelTable {
   const char* name;
   int max_tile;         // Tokens in the largest tile.
-  int wide_tile;        // Tiles of up to so many tokens read the stream once; larger ones read half
-                        // panels in turn.
+  int stage_groups;     // Equal groups of a panel's rows that are staged one at a time: 1 or 2.
   int values_per_item;  // Values of k in one 32-bit item of a packed x: 1 (f32) or 2 (bf16 pair).
   int stages_bf16;      // 0: staging bf16 would copy the stream as it is; `stage_bf16` is null.
 

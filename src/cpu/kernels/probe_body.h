@@ -50,7 +50,7 @@ constexpr KernelTable make_table(const char* name) {
   KernelTable table{};
   table.name = name;
   table.max_tile = Simd::kMaxTile;
-  table.wide_tile = Simd::kWideTile;
+  table.stage_groups = kPanelVecs / kTileVecs;
   table.values_per_item = Simd::kValuesPerItem;
   table.stages_bf16 = Simd::kValuesPerItem == 1;
   table.pack_x = pack_x;

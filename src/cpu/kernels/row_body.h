@@ -14,20 +14,23 @@ typedef uint32_t Words __attribute__((vector_size(kLanes * 4)));
 typedef int32_t Ints __attribute__((vector_size(kLanes * 4)));
 typedef uint16_t Halves __attribute__((vector_size(kLanes * 2)));
 typedef uint32_t Quad __attribute__((vector_size(16)));
-typedef uint16_t HalfQuad __attribute__((vector_size(8)));
+typedef uint16_t HalfOct __attribute__((vector_size(16)));
+typedef uint64_t Longs __attribute__((vector_size(16)));
 
 // ---- Packing activations ----
 
-// Four items of one row.
+// Four items of one row. bf16 behind 16 zero bits is f32.
 inline Quad load_items(const uint16_t* p) {
   if constexpr (Simd::kValuesPerItem == 2) {
     Quad pairs;
     __builtin_memcpy(&pairs, p, sizeof(pairs));
     return pairs;
   } else {
-    HalfQuad halves;
-    __builtin_memcpy(&halves, p, sizeof(halves));
-    return __builtin_convertvector(halves, Quad) << 16;
+    uint64_t four;
+    __builtin_memcpy(&four, p, sizeof(four));
+    const HalfOct halves = reinterpret_cast<HalfOct>(Longs{four, 0});
+    return reinterpret_cast<Quad>(
+        __builtin_shufflevector(HalfOct{}, halves, 0, 8, 1, 9, 2, 10, 3, 11));
   }
 }
 
@@ -49,39 +52,49 @@ inline void transpose(Quad (&q)[4]) {
 
 // Four items of every row. A last group of fewer than four rows repeats its last one: what that
 // writes too much lies where the next item is about to be written.
-inline void pack_four_items(const uint16_t* const* rows, int tokens, int64_t k, uint32_t* out) {
-  constexpr int kGroups = (kMaxTokenTile + 3) / 4;
+template <int M>
+inline __attribute__((always_inline)) void pack_four_items(const uint16_t* const (&rows)[M],
+                                                           int64_t k, uint32_t* out) {
+  constexpr int kGroups = (M + 3) / 4;
   Quad columns[kGroups][4];
-  const int groups = (tokens + 3) / 4;
-  for (int g = 0; g < groups; ++g) {
-    for (int i = 0; i < 4; ++i) {
-      const int row = 4 * g + i < tokens ? 4 * g + i : tokens - 1;
-      columns[g][i] = load_items(rows[row] + k);
-    }
-    transpose(columns[g]);
+#pragma GCC unroll 3
+  for (int g = 0; g < kGroups; ++g) {
+#pragma GCC unroll 4
+    for (int i = 0; i < 4; ++i)
+      columns[g][i] = load_items(rows[4 * g + i < M ? 4 * g + i : M - 1] + k);
+    if constexpr (M > 1) transpose(columns[g]);
   }
-  for (int i = 0; i < 4; ++i)
-    for (int g = 0; g < groups; ++g)
-      __builtin_memcpy(out + i * tokens + 4 * g, &columns[g][i], sizeof(Quad));
+  if constexpr (M == 1) {
+    __builtin_memcpy(out, &columns[0][0], sizeof(Quad));
+  } else {
+#pragma GCC unroll 4
+    for (int i = 0; i < 4; ++i)
+#pragma GCC unroll 3
+      for (int g = 0; g < kGroups; ++g)
+        __builtin_memcpy(out + i * M + 4 * g, &columns[g][i], sizeof(Quad));
+  }
+}
+
+template <int M>
+void pack_tokens(const uint16_t* const* rows, int tokens, int64_t first_k, int64_t values,
+                 uint32_t* out) {
+  if (tokens != M) {
+    if constexpr (M > 1) pack_tokens<M - 1>(rows, tokens, first_k, values, out);
+    return;
+  }
+  const uint16_t* at[M];
+  for (int m = 0; m < M; ++m) at[m] = rows[m] + first_k;
+  constexpr int64_t kStep = 4 * Simd::kValuesPerItem;
+  int64_t k = 0;
+  for (; k + kStep <= values; k += kStep, out += 4 * M) pack_four_items<M>(at, k, out);
+  const int64_t padded = (values + kBlock - 1) / kBlock * kBlock;
+  for (; k < padded; k += Simd::kValuesPerItem, out += M)
+    for (int m = 0; m < M; ++m) out[m] = k < values ? item_at(at[m] + k, values - k) : 0u;
 }
 
 void pack_x(const uint16_t* const* rows, int tokens, int64_t first_k, int64_t values,
             uint32_t* out) {
-  constexpr int64_t kStep = 4 * Simd::kValuesPerItem;
-  int64_t k = 0;
-  if (tokens == 1) {
-    for (; k + kStep <= values; k += kStep, out += 4) {
-      const Quad items = load_items(rows[0] + first_k + k);
-      __builtin_memcpy(out, &items, sizeof(items));
-    }
-  } else {
-    for (; k + kStep <= values; k += kStep, out += 4 * tokens)
-      pack_four_items(rows, tokens, first_k + k, out);
-  }
-  const int64_t padded = (values + kBlock - 1) / kBlock * kBlock;
-  for (; k < padded; k += Simd::kValuesPerItem, out += tokens)
-    for (int m = 0; m < tokens; ++m)
-      out[m] = k < values ? item_at(rows[m] + first_k + k, values - k) : 0u;
+  pack_tokens<Simd::kMaxTile>(rows, tokens, first_k, values, out);
 }
 
 // ---- bf16 ----

@@ -11,8 +11,8 @@ namespace {
 struct Simd {
   static constexpr int kLanes = 8;
   static constexpr int kValuesPerItem = 1;
-  static constexpr int kMaxTile = 6;   // 6 tokens x 16 rows: 12 accumulators of 16 registers.
-  static constexpr int kWideTile = 3;  // 3 tokens x 32 rows: 12 too.
+  static constexpr int kMaxTile = 6;  // 6 tokens x 16 rows: 12 accumulators of 16 registers.
+  static constexpr int kWideTile = 2;
   static constexpr int kPartItems = 4;
 
   using Vec = __m256;
