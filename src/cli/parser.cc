@@ -51,6 +51,18 @@ std::string help_of(const CLI::App& app) {
   return chosen.empty() ? app.help() : chosen.front()->help(app.get_name());
 }
 
+/// What is wrong with the first word; empty where it is a command or an option. The library's words
+/// for it are "A subcommand is required".
+std::string unknown_command(const std::vector<std::string>& arguments,
+                            const std::vector<std::unique_ptr<Command>>& commands) {
+  if (arguments.empty()) return "no command is given";
+  if (arguments.front().starts_with("-")) return {};
+  for (const auto& command : commands) {
+    if (arguments.front() == command->name()) return {};
+  }
+  return fmt::format("there is no command \"{}\"", arguments.front().substr(0, 40));
+}
+
 Error usage(const CLI::App& app, std::string message) {
   std::replace(message.begin(), message.end(), '\n', ' ');
   const auto chosen = app.get_subcommands();
@@ -73,6 +85,7 @@ Result<ParsedLine> parse_line(std::vector<std::string> arguments,
   std::vector<std::pair<CLI::App*, Command*>> added;
   for (const auto& command : commands) added.emplace_back(add(app, *command, json), command.get());
 
+  const std::string unknown = unknown_command(arguments, commands);
   std::reverse(arguments.begin(),
                arguments.end());  // The order in which the library takes a vector.
   try {
@@ -82,7 +95,7 @@ Result<ParsedLine> parse_line(std::vector<std::string> arguments,
   } catch (const CLI::CallForHelp&) {
     return ParsedLine{nullptr, help_of(app)};
   } catch (const CLI::ParseError& error) {
-    return usage(app, error.what());
+    return usage(app, unknown.empty() ? error.what() : unknown);
   }
   for (const auto& [sub, command] : added) {
     if (sub->parsed()) return ParsedLine{command, {}};
