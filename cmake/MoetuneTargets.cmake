@@ -66,7 +66,7 @@ function(moetune_test name)
   gtest_discover_tests(${discover} TEST_FILTER "*Timing*.*" PROPERTIES LABELS timing RUN_SERIAL ON)
 
   foreach(source IN LISTS sources)
-    file(STRINGS ${source} threads_suites REGEX "^(TYPED_)?TEST.*Threads")
+    file(STRINGS ${source} threads_suites REGEX "^(TYPED_)?TEST(_[FP])?\\([A-Za-z0-9_]*Threads")
     if(threads_suites)
       add_dependencies(threads_tests ${target})
     endif()
