@@ -1,4 +1,5 @@
-// One rank's fused-MoE layer, ready to serve: packed weights, compiled kernels, and the plan that says which runs when.
+// One rank's fused-MoE layer, ready to serve: packed weights, compiled kernels, and the plan that
+// says which runs when.
 #pragma once
 
 #include <cstdint>
@@ -13,40 +14,50 @@
 
 namespace moetune {
 
-/// The layer of a Hugging Face model folder, a config.json, or a built-in preset ("qwen3-30b-a3b"): one rank's share.
+/// The layer of a Hugging Face model folder, a config.json, or a built-in preset ("qwen3-30b-a3b"):
+/// one rank's share.
 struct LayerOptions {
   std::string weights;  ///< "bf16", "nvfp4", ...; empty: what the model's config says, else bf16.
   int tp = 1;
   int ep = 1;
-  int rank = 0;         ///< Its share; 0 <= rank < tp * ep.
+  int rank = 0;  ///< Its share; 0 <= rank < tp * ep.
 };
 Result<FusedMoeSpec> layer_spec(const std::string& model, const LayerOptions& options = {});
 
-/// Random weights of realistic size for a specification, one expert a chunk: for measuring and for trying things out.
+/// Random weights of realistic size for a specification, one expert a chunk: for measuring and for
+/// trying things out.
 Result<std::unique_ptr<WeightSource>> random_weights(const FusedMoeSpec& spec, uint64_t seed);
 
 struct FusedMoeOptions {
-  std::string device = "auto";   ///< "auto" (the first GPU, else CPU), "cpu", "cuda:0", ...
-  int64_t max_tokens = 1024;     ///< Most tokens of one call; sizes the workspace.
-  std::string config;            ///< A tuned configuration; empty: get_config_path() where there is one, else defaults.
-  int threads = 0;               ///< CPU threads; 0: all this process may use.
-  std::vector<float> router_bias;  ///< [global_experts], where the specification's router has a selection bias.
-  int32_t first_expert = 0;        ///< Global id of this rank's expert 0, where ep > 1.
+  std::string device = "auto";  ///< "auto" (the first GPU, else CPU), "cpu", "cuda:0", ...
+  int64_t max_tokens = 1024;    ///< Most tokens of one call; sizes the workspace.
+  std::string config;  ///< A tuned configuration; empty: get_config_path() where there is one, else
+                       ///< defaults.
+  int threads = 0;     ///< CPU threads; 0: all this process may use.
+  std::vector<float>
+      router_bias;  ///< [global_experts], where the specification's router has a selection bias.
+  int32_t first_expert = 0;  ///< Global id of this rank's expert 0, where ep > 1.
 };
 
 /// Owns device, packed weights and workspace. One thread at a time.
 class FusedMoe {
  public:
-  /// Packs `weights` in the plan's layout and compiles every tactic the plan can reach, the defaults included, so that no run() waits for a
-  /// compiler. Weights are read one chunk at a time: "w13" and "w2" as moe_spec.h defines them (and their scales, docs/operator.md).
-  static Result<std::unique_ptr<FusedMoe>> create(const FusedMoeSpec& spec, WeightSource& weights, const FusedMoeOptions& options = {});
+  /// Packs `weights` in the plan's layout and compiles every tactic the plan can reach, the
+  /// defaults included, so that no run() waits for a compiler. Weights are read one chunk at a
+  /// time: "w13" and "w2" as moe_spec.h defines them (and their scales, docs/operator.md).
+  static Result<std::unique_ptr<FusedMoe>> create(const FusedMoeSpec& spec, WeightSource& weights,
+                                                  const FusedMoeOptions& options = {});
   ~FusedMoe();
 
-  /// hidden [tokens, hidden] bf16, logits [tokens, global_experts] f32, output [tokens, hidden] in the specification's output type; all on the layer's device.
-  /// Neither allocates nor synchronises. 0 <= tokens <= max_tokens.
-  Status run(int64_t tokens, const void* hidden, const float* logits, void* output, void* stream = nullptr);
-  /// For specifications with given_routing: ids [tokens, top_k] i32 (-1: skipped) and weights [tokens, top_k] f32.
-  Status run_routed(int64_t tokens, const void* hidden, const int32_t* ids, const float* weights, void* output, void* stream = nullptr);
+  /// hidden [tokens, hidden] bf16, logits [tokens, global_experts] f32, output [tokens, hidden] in
+  /// the specification's output type; all on the layer's device. Neither allocates nor
+  /// synchronises. 0 <= tokens <= max_tokens.
+  Status run(int64_t tokens, const void* hidden, const float* logits, void* output,
+             void* stream = nullptr);
+  /// For specifications with given_routing: ids [tokens, top_k] i32 (-1: skipped) and weights
+  /// [tokens, top_k] f32.
+  Status run_routed(int64_t tokens, const void* hidden, const int32_t* ids, const float* weights,
+                    void* output, void* stream = nullptr);
 
   /// What would run for so many tokens, and why.
   struct Selected {

@@ -1,5 +1,5 @@
-// Errors as values. Everything that can happen to a correct program comes back as a Result<T>; checks and exceptions
-// are for bugs and for what the standard library throws.
+// Errors as values. Everything that can happen to a correct program comes back as a Result<T>;
+// checks and exceptions are for bugs and for what the standard library throws.
 #pragma once
 
 #include <cassert>
@@ -25,7 +25,8 @@ enum class ErrorCode {
   kInternal,         ///< A bug of moetune that was noticed in time.
 };
 
-/// The stable lower-case name of a code ("invalid_argument"), as --json prints it. Valid for ever; never null.
+/// The stable lower-case name of a code ("invalid_argument"), as --json prints it. Valid for ever;
+/// never null.
 const char* to_string(ErrorCode code);
 
 /// What went wrong and where (`message`), and what to do about it (`hint`, may be empty).
@@ -39,24 +40,44 @@ struct Error {
 template <typename T>
 class [[nodiscard]] Result {
  public:
-  Result(T value) : state_(std::in_place_index<0>, std::move(value)) {}       // NOLINT: implicit on purpose
-  Result(Error error) : state_(std::in_place_index<1>, std::move(error)) {}   // NOLINT: implicit on purpose
+  Result(T value)
+      : state_(std::in_place_index<0>, std::move(value)) {}  // NOLINT: implicit on purpose
+  Result(Error error)
+      : state_(std::in_place_index<1>, std::move(error)) {}  // NOLINT: implicit on purpose
 
   bool ok() const { return state_.index() == 0; }
   explicit operator bool() const { return ok(); }
 
-  T& value() & { assert(ok()); return *std::get_if<0>(&state_); }
-  const T& value() const& { assert(ok()); return *std::get_if<0>(&state_); }
-  T&& value() && { assert(ok()); return std::move(*std::get_if<0>(&state_)); }
+  T& value() & {
+    assert(ok());
+    return *std::get_if<0>(&state_);
+  }
+  const T& value() const& {
+    assert(ok());
+    return *std::get_if<0>(&state_);
+  }
+  T&& value() && {
+    assert(ok());
+    return std::move(*std::get_if<0>(&state_));
+  }
   T& operator*() & { return value(); }
   const T& operator*() const& { return value(); }
   T&& operator*() && { return std::move(*this).value(); }
   T* operator->() { return &value(); }
   const T* operator->() const { return &value(); }
 
-  Error& error() & { assert(!ok()); return *std::get_if<1>(&state_); }
-  const Error& error() const& { assert(!ok()); return *std::get_if<1>(&state_); }
-  Error&& error() && { assert(!ok()); return std::move(*std::get_if<1>(&state_)); }
+  Error& error() & {
+    assert(!ok());
+    return *std::get_if<1>(&state_);
+  }
+  const Error& error() const& {
+    assert(!ok());
+    return *std::get_if<1>(&state_);
+  }
+  Error&& error() && {
+    assert(!ok());
+    return std::move(*std::get_if<1>(&state_));
+  }
 
  private:
   std::variant<T, Error> state_;
@@ -71,9 +92,18 @@ class [[nodiscard]] Result<void> {
 
   bool ok() const { return ok_; }
   explicit operator bool() const { return ok_; }
-  Error& error() & { assert(!ok_); return error_; }
-  const Error& error() const& { assert(!ok_); return error_; }
-  Error&& error() && { assert(!ok_); return std::move(error_); }
+  Error& error() & {
+    assert(!ok_);
+    return error_;
+  }
+  const Error& error() const& {
+    assert(!ok_);
+    return error_;
+  }
+  Error&& error() && {
+    assert(!ok_);
+    return std::move(error_);
+  }
 
  private:
   Error error_;

@@ -1,4 +1,5 @@
-// cpu.packed: the runner of fused_moe on the CPU. One layout (panels), one scheme of two stages (gemm1, gemm2).
+// cpu.packed: the runner of fused_moe on the CPU. One layout (panels), one scheme of two stages
+// (gemm1, gemm2).
 #pragma once
 
 #include <memory>
@@ -21,11 +22,13 @@ struct Machine {
   std::unique_ptr<ThreadPool> threads;
 };
 
-/// With `threads` threads; 0: Topology::default_threads(). Errors are choose_isa()'s, and kInvalidArgument for a number of threads below 0 or above 1024.
+/// With `threads` threads; 0: Topology::default_threads(). Errors are choose_isa()'s, and
+/// kInvalidArgument for a number of threads below 0 or above 1024.
 Result<std::shared_ptr<Machine>> open_machine(int threads);
 
 /// kUnsupported, with what is missing, for a specification that these kernels do not compute.
-Result<std::unique_ptr<TunableRunner>> make_packed_runner(const FusedMoeSpec& spec, std::shared_ptr<Machine> machine);
+Result<std::unique_ptr<TunableRunner>> make_packed_runner(const FusedMoeSpec& spec,
+                                                          std::shared_ptr<Machine> machine);
 
 /// A stage's space, and a stage's tactic as the tuner writes it.
 Space stage_space(const KernelTable& kernels, WeightFormat format);

@@ -19,7 +19,8 @@ namespace moetune {
 
 namespace {
 
-// What kernels are chosen by: the instruction set, how many threads run, and the caches they block for.
+// What kernels are chosen by: the instruction set, how many threads run, and the caches they block
+// for.
 DeviceProperties cpu_properties(const cpu::Machine& machine) {
   DeviceProperties properties{"cpu", machine.topology.name, {}, {}};
   properties.identity = {{"isa", machine.kernels->name},
@@ -39,7 +40,8 @@ class CpuBackend final : public Backend {
 
   Device& device() override { return *device_; }
 
-  Result<std::vector<std::unique_ptr<TunableRunner>>> make_runners(const FusedMoeSpec& spec) override {
+  Result<std::vector<std::unique_ptr<TunableRunner>>> make_runners(
+      const FusedMoeSpec& spec) override {
     std::vector<std::unique_ptr<TunableRunner>> runners(1);
     MOETUNE_ASSIGN_OR_RETURN(runners[0], cpu::make_packed_runner(spec, machine_));
     return runners;
@@ -48,13 +50,18 @@ class CpuBackend final : public Backend {
   Result<Ceilings> measure_ceilings(size_t read_bytes) override {
     const size_t cache = device_->last_level_cache_bytes();
     Ceilings ceilings;
-    ceilings.read_bytes = std::clamp<size_t>(read_bytes, 1u << 20, device_->free_memory_bytes() / 4);
-    MOETUNE_ASSIGN_OR_RETURN(ceilings.read_bytes_per_s, cpu::read_bandwidth(ceilings.read_bytes, 3 * cache, *machine_->kernels,
-                                                                            *machine_->threads));
+    ceilings.read_bytes =
+        std::clamp<size_t>(read_bytes, 1u << 20, device_->free_memory_bytes() / 4);
+    MOETUNE_ASSIGN_OR_RETURN(ceilings.read_bytes_per_s,
+                             cpu::read_bandwidth(ceilings.read_bytes, 3 * cache, *machine_->kernels,
+                                                 *machine_->threads));
     ceilings.operations_per_s = cpu::multiply_rate(*machine_->kernels, *machine_->threads);
-    const std::string with = fmt::format("{} threads, {}", machine_->threads->size(), machine_->kernels->name);
+    const std::string with =
+        fmt::format("{} threads, {}", machine_->threads->size(), machine_->kernels->name);
     ceilings.read_name = fmt::format("read of {} MiB, {}", ceilings.read_bytes >> 20, with);
-    ceilings.operations_name = fmt::format("{} loop, {}", machine_->kernels->values_per_item == 2 ? "bf16 dot-product" : "f32 FMA", with);
+    ceilings.operations_name =
+        fmt::format("{} loop, {}",
+                    machine_->kernels->values_per_item == 2 ? "bf16 dot-product" : "f32 FMA", with);
     return ceilings;
   }
 
@@ -72,7 +79,8 @@ class CudaBackend final : public Backend {
 
   Device& device() override { return *device_; }
 
-  Result<std::vector<std::unique_ptr<TunableRunner>>> make_runners(const FusedMoeSpec& spec) override {
+  Result<std::vector<std::unique_ptr<TunableRunner>>> make_runners(
+      const FusedMoeSpec& spec) override {
     std::vector<std::unique_ptr<TunableRunner>> runners(1);
     MOETUNE_ASSIGN_OR_RETURN(runners[0], cuda::make_mma_runner(spec, device_->context()));
     return runners;
@@ -80,11 +88,13 @@ class CudaBackend final : public Backend {
 
   Result<Ceilings> measure_ceilings(size_t read_bytes) override {
     const size_t bytes = std::clamp<size_t>(read_bytes, 1u << 20, device_->free_memory_bytes() / 4);
-    MOETUNE_ASSIGN_OR_RETURN(const auto read, cuda::measure_read_ceiling(*device_, cuda::default_jit(), bytes));
+    MOETUNE_ASSIGN_OR_RETURN(const auto read,
+                             cuda::measure_read_ceiling(*device_, cuda::default_jit(), bytes));
     Ceilings ceilings{.read_bytes_per_s = read.bytes_per_second, .read_bytes = read.bytes};
     ceilings.read_name = fmt::format("read of {} MiB, {}", read.bytes >> 20, read.shape);
     // Without cuBLASLt there is no matrix ceiling, and reports say so.
-    if (const auto matrix = cuda::measure_matrix_ceiling(*device_, cuda::default_jit()); matrix.ok()) {
+    if (const auto matrix = cuda::measure_matrix_ceiling(*device_, cuda::default_jit());
+        matrix.ok()) {
       ceilings.operations_per_s = matrix->flops_per_second;
       ceilings.operations_name = matrix->library + " bf16 8192^3";
     } else {
@@ -116,16 +126,19 @@ Result<std::unique_ptr<Backend>> open_cuda(int ordinal) {
 
 Result<std::unique_ptr<Backend>> open_cpu(const BackendOptions& options) {
   MOETUNE_ASSIGN_OR_RETURN(auto machine, cpu::open_machine(options.threads));
-  return std::unique_ptr<Backend>(std::make_unique<CpuBackend>(std::move(machine), options.pin_caller));
+  return std::unique_ptr<Backend>(
+      std::make_unique<CpuBackend>(std::move(machine), options.pin_caller));
 }
 
 }  // namespace
 
-Result<std::unique_ptr<Backend>> open_backend(const std::string& device, const BackendOptions& options) {
+Result<std::unique_ptr<Backend>> open_backend(const std::string& device,
+                                              const BackendOptions& options) {
   if (device == "cpu") return open_cpu(options);
   if (device == "auto") return cuda::list_cuda_devices().empty() ? open_cpu(options) : open_cuda(0);
   if (const int ordinal = cuda_ordinal(device); ordinal >= 0) return open_cuda(ordinal);
-  return Error{ErrorCode::kInvalidArgument, fmt::format("'{}' is not a device", device), "auto, cpu and cuda:N are"};
+  return Error{ErrorCode::kInvalidArgument, fmt::format("'{}' is not a device", device),
+               "auto, cpu and cuda:N are"};
 }
 
 }  // namespace moetune

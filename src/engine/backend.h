@@ -16,11 +16,12 @@ namespace moetune {
 
 /// What the machine can do, measured just now. `ceiling_fraction` in reports is against these.
 struct Ceilings {
-  double read_bytes_per_s = 0;   ///< Reading `read_bytes` once, from memory.
+  double read_bytes_per_s = 0;  ///< Reading `read_bytes` once, from memory.
   size_t read_bytes = 0;
-  double operations_per_s = 0;   ///< Best matrix (GPU) or dot-product (CPU) rate for bf16 weights and activations.
-  std::string read_name;         ///< How it was measured: "read of 256 MiB, 2 threads, avx2"
-  std::string operations_name;   ///< "f32 FMA loop, 2 threads, avx2", "cuBLASLt bf16 8192^3"
+  double operations_per_s =
+      0;  ///< Best matrix (GPU) or dot-product (CPU) rate for bf16 weights and activations.
+  std::string read_name;        ///< How it was measured: "read of 256 MiB, 2 threads, avx2"
+  std::string operations_name;  ///< "f32 FMA loop, 2 threads, avx2", "cuBLASLt bf16 8192^3"
 };
 
 /// One device. Not thread-safe.
@@ -28,9 +29,12 @@ class Backend {
  public:
   virtual ~Backend() = default;
   virtual Device& device() = 0;
-  /// The runners of a problem, the default's first. kUnsupported with the reason where there is none.
-  virtual Result<std::vector<std::unique_ptr<TunableRunner>>> make_runners(const FusedMoeSpec& spec) = 0;
-  /// Takes about half a second. `read_bytes` is the size of interest; it is cut to what memory allows.
+  /// The runners of a problem, the default's first. kUnsupported with the reason where there is
+  /// none.
+  virtual Result<std::vector<std::unique_ptr<TunableRunner>>> make_runners(
+      const FusedMoeSpec& spec) = 0;
+  /// Takes about half a second. `read_bytes` is the size of interest; it is cut to what memory
+  /// allows.
   virtual Result<Ceilings> measure_ceilings(size_t read_bytes) = 0;
   /// Beyond which a measurement is a mistake.
   virtual DevicePeak peak() const = 0;
@@ -38,12 +42,14 @@ class Backend {
 
 struct BackendOptions {
   int threads = 0;  ///< Of a CPU; 0: all this process may use.
-  /// Keeps the calling thread on the processor that the thread team has for it, as long as the backend lives: for measuring. A serving program's threads
-  /// are its own affair.
+  /// Keeps the calling thread on the processor that the thread team has for it, as long as the
+  /// backend lives: for measuring. A serving program's threads are its own affair.
   bool pin_caller = false;
 };
 
-/// "auto" (the first GPU, else the CPU), "cpu", "cuda", "cuda:0". kInvalidArgument for another text, kUnsupported for a device that is not there.
-Result<std::unique_ptr<Backend>> open_backend(const std::string& device, const BackendOptions& options = {});
+/// "auto" (the first GPU, else the CPU), "cpu", "cuda", "cuda:0". kInvalidArgument for another
+/// text, kUnsupported for a device that is not there.
+Result<std::unique_ptr<Backend>> open_backend(const std::string& device,
+                                              const BackendOptions& options = {});
 
 }  // namespace moetune

@@ -31,12 +31,14 @@ Status check_options(const FusedMoeSpec& spec, const FusedMoeOptions& options) {
   const auto wanted = needs_bias ? static_cast<size_t>(spec.global_experts) : 0;
   if (options.router_bias.size() != wanted) {
     return Error{ErrorCode::kInvalidArgument,
-                 fmt::format("router_bias has {} values, this router takes {}", options.router_bias.size(), wanted)};
+                 fmt::format("router_bias has {} values, this router takes {}",
+                             options.router_bias.size(), wanted)};
   }
   if (options.first_expert < 0 || options.first_expert + spec.experts > spec.global_experts) {
     return Error{ErrorCode::kInvalidArgument,
-                 fmt::format("first_expert is {}: experts {} to {} of {} do not exist", options.first_expert,
-                             options.first_expert, options.first_expert + spec.experts - 1, spec.global_experts)};
+                 fmt::format("first_expert is {}: experts {} to {} of {} do not exist",
+                             options.first_expert, options.first_expert,
+                             options.first_expert + spec.experts - 1, spec.global_experts)};
   }
   return {};
 }
@@ -82,7 +84,8 @@ Status FusedMoe::State::load_configuration() {
   if (!configuration.ok()) {
     // A file that was named must be right; the usual one may be damaged without stopping a server.
     if (asked) return std::move(configuration).error();
-    if (configuration.error().code != ErrorCode::kNotFound) notes.push_back(configuration.error().message);
+    if (configuration.error().code != ErrorCode::kNotFound)
+      notes.push_back(configuration.error().message);
     return {};
   }
   MOETUNE_ASSIGN_OR_RETURN(notes, tuner->load(*configuration, AutoTuner::Source::kUser));
@@ -112,14 +115,16 @@ Result<uint16_t> FusedMoe::State::compile(const Candidate& candidate) {
 Status FusedMoe::State::compile_all() {
   default_of.assign(static_cast<size_t>(options.max_tokens) + 1, 0);
   for (int64_t tokens = 1; tokens <= options.max_tokens; ++tokens) {
-    MOETUNE_ASSIGN_OR_RETURN(default_of[static_cast<size_t>(tokens)], compile(runner().default_in_layout(layout, tokens)));
+    MOETUNE_ASSIGN_OR_RETURN(default_of[static_cast<size_t>(tokens)],
+                             compile(runner().default_in_layout(layout, tokens)));
     const Decision* decision = plan.find(tokens).decision;
     if (decision == nullptr || (!tuned.empty() && tuned.back().first == decision)) continue;
     MOETUNE_ASSIGN_OR_RETURN(const uint16_t index, compile(decision->candidate));
     tuned.emplace_back(decision, index);
   }
   size_t bytes = 0;
-  for (const Compiled& one : compiled) bytes = std::max(bytes, runner().workspace_bytes(one.candidate, options.max_tokens));
+  for (const Compiled& one : compiled)
+    bytes = std::max(bytes, runner().workspace_bytes(one.candidate, options.max_tokens));
   MOETUNE_ASSIGN_OR_RETURN(workspace, backend->device().allocate(std::max<size_t>(bytes, 1)));
   return {};
 }
@@ -136,18 +141,24 @@ Status FusedMoe::State::place_arguments() {
     if (spec.router.selection_bias) {
       const size_t bytes = options.router_bias.size() * sizeof(float);
       MOETUNE_ASSIGN_OR_RETURN(router_bias, device.allocate(bytes));
-      MOETUNE_RETURN_IF_ERROR(device.upload(router_bias->data(), options.router_bias.data(), bytes));
-      arguments.push_back({"router_bias", DataType::kF32, {spec.global_experts}, router_bias->data()});
+      MOETUNE_RETURN_IF_ERROR(
+          device.upload(router_bias->data(), options.router_bias.data(), bytes));
+      arguments.push_back(
+          {"router_bias", DataType::kF32, {spec.global_experts}, router_bias->data()});
     }
   }
   if (spec.ep > 1) {
     MOETUNE_ASSIGN_OR_RETURN(first_expert, device.allocate(sizeof(int32_t)));
-    MOETUNE_RETURN_IF_ERROR(device.upload(first_expert->data(), &options.first_expert, sizeof(int32_t)));
+    MOETUNE_RETURN_IF_ERROR(
+        device.upload(first_expert->data(), &options.first_expert, sizeof(int32_t)));
     arguments.push_back({"first_expert", DataType::kI32, {1}, first_expert->data()});
   }
   arguments.push_back({"output", spec.output, {0, spec.hidden}, nullptr});
-  call = {.arguments = &arguments, .weights = weights.get(), .workspace = workspace->data(),
-          .workspace_bytes = workspace->bytes(), .stream = nullptr};
+  call = {.arguments = &arguments,
+          .weights = weights.get(),
+          .workspace = workspace->data(),
+          .workspace_bytes = workspace->bytes(),
+          .stream = nullptr};
   return {};
 }
 
@@ -185,7 +196,8 @@ Result<std::unique_ptr<FusedMoe>> FusedMoe::create(const FusedMoeSpec& spec, Wei
   State& state = *layer->state_;
   state.spec = spec;
   state.options = options;
-  MOETUNE_ASSIGN_OR_RETURN(state.backend, open_backend(options.device, {.threads = options.threads}));
+  MOETUNE_ASSIGN_OR_RETURN(state.backend,
+                           open_backend(options.device, {.threads = options.threads}));
   MOETUNE_ASSIGN_OR_RETURN(state.runners, state.backend->make_runners(spec));
   state.tuner = std::make_unique<AutoTuner>(state.backend->device().properties());
   MOETUNE_RETURN_IF_ERROR(state.load_configuration());
@@ -193,7 +205,8 @@ Result<std::unique_ptr<FusedMoe>> FusedMoe::create(const FusedMoeSpec& spec, Wei
   std::vector<TunableRunner*> runners;
   for (const auto& runner : state.runners) runners.push_back(runner.get());
   const Problem problem = moe_problem(spec);
-  for (std::string& note : state.tuner->validate(problem, runners)) state.notes.push_back(std::move(note));
+  for (std::string& note : state.tuner->validate(problem, runners))
+    state.notes.push_back(std::move(note));
   state.plan = state.tuner->handle(problem);
 
   state.choose_layout();
@@ -203,13 +216,16 @@ Result<std::unique_ptr<FusedMoe>> FusedMoe::create(const FusedMoeSpec& spec, Wei
   return layer;
 }
 
-Status FusedMoe::run(int64_t tokens, const void* hidden, const float* logits, void* output, void* stream) {
+Status FusedMoe::run(int64_t tokens, const void* hidden, const float* logits, void* output,
+                     void* stream) {
   State& state = *state_;
   if (state.spec.given_routing) {
     return Error{ErrorCode::kInvalidArgument, "this layer's routing is given", "call run_routed()"};
   }
   if (tokens < 0 || tokens > state.options.max_tokens) {
-    return Error{ErrorCode::kInvalidArgument, fmt::format("{} tokens; the layer was made for 0 to {}", tokens, state.options.max_tokens)};
+    return Error{
+        ErrorCode::kInvalidArgument,
+        fmt::format("{} tokens; the layer was made for 0 to {}", tokens, state.options.max_tokens)};
   }
   state.arguments[0].data = const_cast<void*>(hidden);
   state.arguments[1].data = const_cast<float*>(logits);
@@ -217,14 +233,17 @@ Status FusedMoe::run(int64_t tokens, const void* hidden, const float* logits, vo
   return state.run(tokens, output, stream);
 }
 
-Status FusedMoe::run_routed(int64_t tokens, const void* hidden, const int32_t* ids, const float* weights, void* output,
-                            void* stream) {
+Status FusedMoe::run_routed(int64_t tokens, const void* hidden, const int32_t* ids,
+                            const float* weights, void* output, void* stream) {
   State& state = *state_;
   if (!state.spec.given_routing) {
-    return Error{ErrorCode::kInvalidArgument, "this layer routes by its own router", "call run() with logits"};
+    return Error{ErrorCode::kInvalidArgument, "this layer routes by its own router",
+                 "call run() with logits"};
   }
   if (tokens < 0 || tokens > state.options.max_tokens) {
-    return Error{ErrorCode::kInvalidArgument, fmt::format("{} tokens; the layer was made for 0 to {}", tokens, state.options.max_tokens)};
+    return Error{
+        ErrorCode::kInvalidArgument,
+        fmt::format("{} tokens; the layer was made for 0 to {}", tokens, state.options.max_tokens)};
   }
   state.arguments[0].data = const_cast<void*>(hidden);
   state.arguments[1].data = const_cast<int32_t*>(ids);
@@ -251,7 +270,8 @@ Result<FusedMoeSpec> layer_spec(const std::string& model, const LayerOptions& op
   if (!options.weights.empty()) {
     weights = parse_weight_format(options.weights);
     if (!weights) {
-      return Error{ErrorCode::kInvalidArgument, fmt::format("'{}' is not a weight format", options.weights),
+      return Error{ErrorCode::kInvalidArgument,
+                   fmt::format("'{}' is not a weight format", options.weights),
                    "bf16 and nvfp4 are"};
     }
   }

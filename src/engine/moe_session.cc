@@ -10,7 +10,8 @@ namespace moetune {
 
 namespace {
 
-std::vector<TunableRunner*> pointers_to(const std::vector<std::unique_ptr<TunableRunner>>& runners) {
+std::vector<TunableRunner*> pointers_to(
+    const std::vector<std::unique_ptr<TunableRunner>>& runners) {
   std::vector<TunableRunner*> pointers;
   for (const auto& runner : runners) pointers.push_back(runner.get());
   return pointers;
@@ -20,7 +21,8 @@ std::vector<TunableRunner*> pointers_to(const std::vector<std::unique_ptr<Tunabl
 
 FusedMoeSpec exact_probe(const FusedMoeSpec& spec) {
   FusedMoeSpec probe = exact_variant(spec);
-  // Eight experts touch every path of a kernel's grouping, and take a fraction of the layer's memory.
+  // Eight experts touch every path of a kernel's grouping, and take a fraction of the layer's
+  // memory.
   probe.experts = std::min<int64_t>(spec.experts, std::max<int64_t>(8, spec.top_k));
   probe.global_experts = probe.experts;
   probe.top_k = static_cast<int>(std::min<int64_t>(spec.top_k, probe.experts));
@@ -28,7 +30,8 @@ FusedMoeSpec exact_probe(const FusedMoeSpec& spec) {
   return probe;
 }
 
-Result<std::unique_ptr<MoeSession>> MoeSession::create(Backend& backend, const FusedMoeSpec& spec, uint64_t seed) {
+Result<std::unique_ptr<MoeSession>> MoeSession::create(Backend& backend, const FusedMoeSpec& spec,
+                                                       uint64_t seed) {
   MOETUNE_RETURN_IF_ERROR(validate(spec));
   std::unique_ptr<MoeSession> session(new MoeSession(backend, spec));
   const FusedMoeSpec probe = exact_probe(spec);
@@ -36,18 +39,21 @@ Result<std::unique_ptr<MoeSession>> MoeSession::create(Backend& backend, const F
   MOETUNE_ASSIGN_OR_RETURN(session->exact_runners_, backend.make_runners(probe));
   session->runner_pointers_ = pointers_to(session->runners_);
 
-  MoeWorkbenchOptions options{.seed = seed, .last_level_cache_bytes = backend.device().last_level_cache_bytes()};
+  MoeWorkbenchOptions options{.seed = seed,
+                              .last_level_cache_bytes = backend.device().last_level_cache_bytes()};
   MOETUNE_ASSIGN_OR_RETURN(session->bench_, make_moe_workbench(spec, options));
   options.kind = DataKind::kExact;
   MOETUNE_ASSIGN_OR_RETURN(session->exact_bench_, make_moe_workbench(probe, options));
-  session->executor_ = make_in_process_executor(backend.device(), *session->bench_, session->runner_pointers_);
-  session->exact_executor_ =
-      make_in_process_executor(backend.device(), *session->exact_bench_, pointers_to(session->exact_runners_));
+  session->executor_ =
+      make_in_process_executor(backend.device(), *session->bench_, session->runner_pointers_);
+  session->exact_executor_ = make_in_process_executor(backend.device(), *session->exact_bench_,
+                                                      pointers_to(session->exact_runners_));
   return session;
 }
 
 TuneRequest MoeSession::request(Buckets buckets) {
-  TuneRequest request{.problem = problem(), .runners = runner_pointers_, .buckets = std::move(buckets)};
+  TuneRequest request{
+      .problem = problem(), .runners = runner_pointers_, .buckets = std::move(buckets)};
   request.veto_workloads = {"zipf:1.2"};
   request.device = backend_.device().properties();
   request.peak = backend_.peak();

@@ -1,4 +1,5 @@
-// Everything that measuring one layer on one device takes, put together: runners, workbenches, executors.
+// Everything that measuring one layer on one device takes, put together: runners, workbenches,
+// executors.
 #pragma once
 
 #include <memory>
@@ -17,7 +18,8 @@ namespace moetune {
 class MoeSession {
  public:
   /// kUnsupported where the backend has no runner for the specification.
-  static Result<std::unique_ptr<MoeSession>> create(Backend& backend, const FusedMoeSpec& spec, uint64_t seed);
+  static Result<std::unique_ptr<MoeSession>> create(Backend& backend, const FusedMoeSpec& spec,
+                                                    uint64_t seed);
 
   const FusedMoeSpec& spec() const { return spec_; }
   Backend& backend() { return backend_; }
@@ -36,7 +38,8 @@ class MoeSession {
   TuneRequest request(Buckets buckets);
 
  private:
-  explicit MoeSession(Backend& backend, const FusedMoeSpec& spec) : backend_(backend), spec_(spec) {}
+  explicit MoeSession(Backend& backend, const FusedMoeSpec& spec)
+      : backend_(backend), spec_(spec) {}
 
   Backend& backend_;
   FusedMoeSpec spec_;
@@ -49,7 +52,8 @@ class MoeSession {
   std::unique_ptr<Executor> exact_executor_;
 };
 
-/// The specification that a layer's exact check runs: the same sizes, formats and kernels with few experts, given routing and a linear activation.
+/// The specification that a layer's exact check runs: the same sizes, formats and kernels with few
+/// experts, given routing and a linear activation.
 FusedMoeSpec exact_probe(const FusedMoeSpec& spec);
 
 }  // namespace moetune

@@ -50,7 +50,8 @@ std::vector<FusedMoeSpec> varied_specs() {
 TEST(MoeProblem, KeysDifferWhereAnythingThatChangesTheKernelDiffers) {
   const std::vector<FusedMoeSpec> specs = varied_specs();
   for (size_t i = 0; i < specs.size(); ++i) {
-    for (size_t j = 0; j < i; ++j) EXPECT_NE(moe_problem(specs[i]).key(), moe_problem(specs[j]).key()) << i << " " << j;
+    for (size_t j = 0; j < i; ++j)
+      EXPECT_NE(moe_problem(specs[i]).key(), moe_problem(specs[j]).key()) << i << " " << j;
   }
 }
 
@@ -76,17 +77,25 @@ TEST(MoeProblem, NamesTheAttributeItCannotRead) {
 
 // A bench and the right output of one of its calls.
 struct Bench {
-  explicit Bench(const FusedMoeSpec& s, DataKind kind = DataKind::kRealistic, Scale scale = Scale::kFull)
+  explicit Bench(const FusedMoeSpec& s, DataKind kind = DataKind::kRealistic,
+                 Scale scale = Scale::kFull)
       : spec(kind == DataKind::kExact ? exact_variant(s) : s), scale_(scale) {
-    bench = std::move(make_moe_workbench(s, {.kind = kind, .seed = 7, .reference_rows = 3, .last_level_cache_bytes = 4096}).value());
+    bench = std::move(
+        make_moe_workbench(
+            s, {.kind = kind, .seed = 7, .reference_rows = 3, .last_level_cache_bytes = 4096})
+            .value());
     arguments = bench->arguments(c, scale, 0).value();
     rows = bench->check_rows(c, scale, 0);
-    const ReferenceRows right = reference_rows(spec, bench->weights(Scale::kFull), arguments, rows).value();
+    const ReferenceRows right =
+        reference_rows(spec, bench->weights(Scale::kFull), arguments, rows).value();
     output.resize(right.values.size());
     std::transform(right.values.begin(), right.values.end(), output.begin(), float_to_bf16);
   }
   Verdict judge() {
-    const Tensors outputs = {{"output", DataType::kBf16, {static_cast<int64_t>(rows.size()), spec.hidden}, output.data()}};
+    const Tensors outputs = {{"output",
+                              DataType::kBf16,
+                              {static_cast<int64_t>(rows.size()), spec.hidden},
+                              output.data()}};
     return bench->judge(c, scale_, 0, rows, outputs);
   }
 
@@ -144,7 +153,8 @@ TEST(MoeWorkbench, ASubsetKeepsRowsPerExpertAndTheWholeRoutersWidth) {
   ASSERT_LT(few, spec.experts);
   ASSERT_EQ(few, subset_experts(spec, 4096));
   const Tensor* logits = find(bench.arguments, "logits");
-  EXPECT_EQ(logits->shape, (std::vector<int64_t>{subset_tokens(spec, 4096, 40), spec.global_experts}));
+  EXPECT_EQ(logits->shape,
+            (std::vector<int64_t>{subset_tokens(spec, 4096, 40), spec.global_experts}));
   const Work whole = bench.bench->work(bench.c, Scale::kFull, 0);
   const Work part = bench.bench->work(bench.c, Scale::kSubset, 0);
   const double rows_per_expert = whole.operations / static_cast<double>(spec.experts);
@@ -156,14 +166,16 @@ TEST(MoeWorkbench, ASubsetExceedsThreeTimesTheCacheOrIsTheWhole) {
   FusedMoeSpec spec = small_spec();
   spec.experts = spec.global_experts = 512;
   const int64_t each = expert_weight_bytes(spec);
-  for (const size_t cache : {size_t{0}, size_t{4096}, size_t{100'000}, size_t{1} << 20, size_t{1} << 30}) {
+  for (const size_t cache :
+       {size_t{0}, size_t{4096}, size_t{100'000}, size_t{1} << 20, size_t{1} << 30}) {
     const int64_t few = subset_experts(spec, cache);
     EXPECT_TRUE(few == spec.experts || few * each > 3 * static_cast<int64_t>(cache)) << cache;
     EXPECT_GE(few, 2 * spec.top_k);
   }
   spec.router.groups = 8;
   spec.router.top_groups = 4;
-  EXPECT_EQ(subset_experts(spec, 0), spec.experts) << "a router with groups cannot keep to a few experts";
+  EXPECT_EQ(subset_experts(spec, 0), spec.experts)
+      << "a router with groups cannot keep to a few experts";
 }
 
 TEST(MoeWorkbench, WorkCountsTouchedExpertsAndTheirRows) {

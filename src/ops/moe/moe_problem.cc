@@ -50,7 +50,8 @@ class AttributeReader {
       error_ = fmt::format("attribute '{}' is not known", left_.begin()->first);
     }
     if (error_.empty()) return {};
-    return Error{ErrorCode::kParse, "fused_moe problem: " + error_, "it may come from a newer moetune"};
+    return Error{ErrorCode::kParse, "fused_moe problem: " + error_,
+                 "it may come from a newer moetune"};
   }
 
  private:
@@ -93,7 +94,8 @@ Problem moe_problem(const FusedMoeSpec& spec) {
   put_unless("ep", spec.ep, kOptional.ep);
   if (spec.given_routing) {
     put("given_routing", 1);
-    return problem;  // The router is not part of the operator, so it must not tell two problems apart.
+    return problem;  // The router is not part of the operator, so it must not tell two problems
+                     // apart.
   }
   put("score", to_string(spec.router.score));
   put("renormalise", spec.router.renormalise ? 1 : 0);

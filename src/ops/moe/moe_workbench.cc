@@ -43,14 +43,16 @@ void widen_logits(Routing& routing, int64_t few, int64_t all) {
     std::copy_n(routing.logits.begin() + token * few, few, wide.begin() + token * all);
   }
   routing.logits = std::move(wide);
-  if (!routing.router_bias.empty()) routing.router_bias.resize(static_cast<size_t>(all), kNeverChosen);
+  if (!routing.router_bias.empty())
+    routing.router_bias.resize(static_cast<size_t>(all), kNeverChosen);
 }
 
 // Rows of a bf16 or f32 output as the values that other candidates are compared with.
 std::vector<float> values_of(const Tensor& rows) {
   std::vector<float> values(static_cast<size_t>(rows.values()));
   if (rows.type == DataType::kBf16) {
-    std::transform(rows.as<const uint16_t>(), rows.as<const uint16_t>() + values.size(), values.begin(), bf16_to_float);
+    std::transform(rows.as<const uint16_t>(), rows.as<const uint16_t>() + values.size(),
+                   values.begin(), bf16_to_float);
   } else {
     std::copy_n(rows.as<const float>(), values.size(), values.begin());
   }
@@ -63,14 +65,16 @@ struct Expected {
   Scale scale = Scale::kFull;
   int sample = 0;
   ReferenceRows reference;
-  std::optional<ReferenceRows> agreed;  // Every row, from the first candidate that matched `reference`.
+  std::optional<ReferenceRows>
+      agreed;  // Every row, from the first candidate that matched `reference`.
 
   bool is_of(const Case& c, Scale s, int n) const { return what == c && scale == s && sample == n; }
 };
 
 class MoeWorkbench final : public Workbench {
  public:
-  MoeWorkbench(FusedMoeSpec spec, MoeWorkbenchOptions options, std::unique_ptr<WeightSource> weights)
+  MoeWorkbench(FusedMoeSpec spec, MoeWorkbenchOptions options,
+               std::unique_ptr<WeightSource> weights)
       : spec_(std::move(spec)),
         options_(options),
         problem_(moe_problem(spec_)),
@@ -97,10 +101,11 @@ class MoeWorkbench final : public Workbench {
     return rows;
   }
 
-  Verdict judge(const Case& c, Scale scale, int sample, std::span<const int64_t> rows, const Tensors& outputs) override {
+  Verdict judge(const Case& c, Scale scale, int sample, std::span<const int64_t> rows,
+                const Tensors& outputs) override {
     const Tensor* output = find(outputs, "output");
-    if (output == nullptr || output->shape.size() != 2 || output->shape[0] != static_cast<int64_t>(rows.size()) ||
-        output->shape[1] != spec_.hidden) {
+    if (output == nullptr || output->shape.size() != 2 ||
+        output->shape[0] != static_cast<int64_t>(rows.size()) || output->shape[1] != spec_.hidden) {
       return {false, "the output does not have the rows that were asked for"};
     }
     Result<Expected*> expected = expect(c, scale, sample);
@@ -111,13 +116,15 @@ class MoeWorkbench final : public Workbench {
   Work work(const Case& c, Scale scale, int sample) override {
     const Result<MoeInputs> made = inputs(c, scale, sample);
     if (!made.ok()) return {};
-    const std::vector<int64_t> rows = rows_per_expert(made->routing.ids, made->first_expert, spec_.experts);
+    const std::vector<int64_t> rows =
+        rows_per_expert(made->routing.ids, made->first_expert, spec_.experts);
     return moe_work(spec_, rows, made->routing.tokens);
   }
 
  private:
   int64_t tokens(const Case& c, Scale scale) const {
-    return scale == Scale::kFull ? c.tokens : subset_tokens(spec_, options_.last_level_cache_bytes, c.tokens);
+    return scale == Scale::kFull ? c.tokens
+                                 : subset_tokens(spec_, options_.last_level_cache_bytes, c.tokens);
   }
 
   Result<MoeInputs> inputs(const Case& c, Scale scale, int sample) {
@@ -129,8 +136,9 @@ class MoeWorkbench final : public Workbench {
     FusedMoeSpec routed = spec_;
     const int64_t few = scale == Scale::kSubset ? subset_.chunks() : spec_.experts;
     if (few < spec_.experts) routed.experts = routed.global_experts = few;
-    MOETUNE_ASSIGN_OR_RETURN(MoeInputs made, make_inputs(routed, workload->second, tokens(c, scale), options_.kind,
-                                                         c.seed, static_cast<uint64_t>(sample)));
+    MOETUNE_ASSIGN_OR_RETURN(MoeInputs made,
+                             make_inputs(routed, workload->second, tokens(c, scale), options_.kind,
+                                         c.seed, static_cast<uint64_t>(sample)));
     if (few < spec_.experts) widen_logits(made.routing, few, spec_.global_experts);
     return made;
   }
@@ -144,14 +152,15 @@ class MoeWorkbench final : public Workbench {
     MOETUNE_ASSIGN_OR_RETURN(MoeInputs made, inputs(c, scale, sample));
     const std::vector<int64_t> checked = sample_rows(spec_, made, options_.reference_rows, c.seed);
     const Tensors arguments = call_arguments(spec_, made, nullptr);
-    MOETUNE_ASSIGN_OR_RETURN(ReferenceRows reference,
-                             reference_rows(spec_, *weights_, arguments, checked, options_.threads));
+    MOETUNE_ASSIGN_OR_RETURN(ReferenceRows reference, reference_rows(spec_, *weights_, arguments,
+                                                                     checked, options_.threads));
     if (expected_.size() >= kRemembered) expected_.pop_front();
     expected_.push_back({c, scale, sample, std::move(reference), std::nullopt});
     return &expected_.back();
   }
 
-  Verdict judge_rows(Expected& expected, std::span<const int64_t> rows, const Tensor& output) const {
+  Verdict judge_rows(Expected& expected, std::span<const int64_t> rows,
+                     const Tensor& output) const {
     std::vector<int64_t> positions;  // Of the reference's tokens among `rows`.
     for (const int64_t token : expected.reference.tokens) {
       const auto at = std::find(rows.begin(), rows.end(), token);
@@ -159,20 +168,27 @@ class MoeWorkbench final : public Workbench {
       positions.push_back(at - rows.begin());
     }
     std::vector<std::byte> gathered = gather_rows(output, positions);
-    const Tensor checked = {"output", output.type, {static_cast<int64_t>(positions.size()), spec_.hidden}, gathered.data()};
+    const Tensor checked = {"output",
+                            output.type,
+                            {static_cast<int64_t>(positions.size()), spec_.hidden},
+                            gathered.data()};
     if (Verdict verdict = compare(expected.reference, checked); !verdict.ok) return verdict;
     if (!expected.agreed) {
       expected.agreed = ReferenceRows{{rows.begin(), rows.end()}, spec_.hidden, values_of(output)};
       return {};
     }
-    if (!std::equal(rows.begin(), rows.end(), expected.agreed->tokens.begin(), expected.agreed->tokens.end())) return {};
+    if (!std::equal(rows.begin(), rows.end(), expected.agreed->tokens.begin(),
+                    expected.agreed->tokens.end()))
+      return {};
     Verdict verdict = compare(*expected.agreed, output);
-    if (!verdict.ok) verdict.reason += " (against an output that was right where the reference was asked)";
+    if (!verdict.ok)
+      verdict.reason += " (against an output that was right where the reference was asked)";
     return verdict;
   }
 
   Verdict compare(const ReferenceRows& right, const Tensor& rows) const {
-    return options_.kind == DataKind::kExact ? compare_exact(right, rows).verdict : compare_close(right, rows).verdict;
+    return options_.kind == DataKind::kExact ? compare_exact(right, rows).verdict
+                                             : compare_close(right, rows).verdict;
   }
 
   FusedMoeSpec spec_;
@@ -208,15 +224,18 @@ Work moe_work(const FusedMoeSpec& spec, std::span<const int64_t> rows_per_expert
   const double output_bytes = bits_per_value(spec.output) / 8.0;
   work.bytes = static_cast<double>(work.touched_chunks * expert_weight_bytes(spec)) +
                static_cast<double>(tokens * spec.hidden) * (2 + output_bytes);
-  work.operations = 2.0 * static_cast<double>(rows) *
-                    static_cast<double>(spec.w13_rows() * spec.hidden + spec.hidden * spec.intermediate);
+  work.operations =
+      2.0 * static_cast<double>(rows) *
+      static_cast<double>(spec.w13_rows() * spec.hidden + spec.hidden * spec.intermediate);
   return work;
 }
 
-Result<std::unique_ptr<Workbench>> make_moe_workbench(const FusedMoeSpec& spec, const MoeWorkbenchOptions& options) {
+Result<std::unique_ptr<Workbench>> make_moe_workbench(const FusedMoeSpec& spec,
+                                                      const MoeWorkbenchOptions& options) {
   const FusedMoeSpec judged = options.kind == DataKind::kExact ? exact_variant(spec) : spec;
   MOETUNE_ASSIGN_OR_RETURN(auto weights, make_random_weights(judged, options.kind, options.seed));
-  return std::unique_ptr<Workbench>(std::make_unique<MoeWorkbench>(judged, options, std::move(weights)));
+  return std::unique_ptr<Workbench>(
+      std::make_unique<MoeWorkbench>(judged, options, std::move(weights)));
 }
 
 }  // namespace moetune
