@@ -245,7 +245,7 @@ Result<Exit> BenchCommand::run(Output& output) {
 
   BenchRecord record;
   MOETUNE_ASSIGN_OR_RETURN(record.ceilings,
-                           job.backend->measure_ceilings(weight_bytes(layer.spec)));
+                           job.backend->measure_ceilings(ceiling_bytes(layer.spec)));
   Measurement measurement(job, plan, traffic.seed, budget_s, interrupts.token());
   MOETUNE_ASSIGN_OR_RETURN(record.rows, measurement.run(traffic.tokens, traffic.workloads));
   for (BenchRow& row : record.rows)

@@ -22,6 +22,7 @@ namespace {
 /// One decision as it is reported.
 struct Row {
   const Decision* decision = nullptr;
+  Candidate fallback;  ///< The default at these tokens.
   double default_us = 0;
   double tuned_us = 0;
   double speedup = 1;
@@ -31,9 +32,10 @@ struct Row {
   Roofline roofline;
 };
 
-Row row_of(const Decision& decision, Workbench& bench, const Ceilings& ceilings, uint64_t seed) {
+Row row_of(const Decision& decision, MoeSession& session, const Ceilings& ceilings, uint64_t seed) {
   const Evidence& evidence = decision.evidence;
   Row row{.decision = &decision,
+          .fallback = session.default_runner().default_candidate(decision.tokens),
           .default_us = evidence.fallback.median_us,
           .tuned_us = evidence.fallback.median_us};
   if (!decision.is_default) {
@@ -42,9 +44,9 @@ Row row_of(const Decision& decision, Workbench& bench, const Ceilings& ceilings,
     row.low = evidence.speedup_low;
     row.high = evidence.speedup_high;
   }
-  row.work =
-      bench.work({decision.tokens, evidence.workload.empty() ? "uniform" : evidence.workload, seed},
-                 Scale::kFull, 0);
+  row.work = session.bench().work(
+      {decision.tokens, evidence.workload.empty() ? "uniform" : evidence.workload, seed},
+      Scale::kFull, 0);
   row.roofline = roofline(row.work, ceilings, row.tuned_us);
   return row;
 }
@@ -82,7 +84,7 @@ std::string verdict(const Decision& decision) {
   return decision.evidence.resolved ? "default best" : "unresolved";
 }
 
-std::string table_of(const std::vector<Row>& rows, const std::string& runner) {
+std::string table_of(const std::vector<Row>& rows) {
   using Align = Table::Align;
   Table table({{"tokens"},
                {"default"},
@@ -92,7 +94,7 @@ std::string table_of(const std::vector<Row>& rows, const std::string& runner) {
                {"bound", Align::kLeft},
                {"of ceiling"},
                {"experts"},
-               {"tactic", Align::kLeft}});
+               {"unlike the default", Align::kLeft}});
   for (const Row& row : rows) {
     const Decision& decision = *row.decision;
     table.add_row(
@@ -100,7 +102,7 @@ std::string table_of(const std::vector<Row>& rows, const std::string& runner) {
          speedup_text(row), verdict(decision), row.roofline.bound,
          row.roofline.fraction > 0 ? fmt::format("{:.0f} %", 100 * row.roofline.fraction) : "-",
          std::to_string(row.work.touched_chunks),
-         decision.is_default ? "(default)" : short_text(decision.candidate, runner)});
+         decision.is_default ? "(default)" : difference_text(decision.candidate, row.fallback)});
   }
   return table.text();
 }
@@ -157,7 +159,7 @@ std::string text_of(const Outcome& outcome, const Job& job) {
   const TuneReport& report = outcome.report;
   std::string text =
       fmt::format("{} on {}\n{}\n\n", job.model.name, job.device().name, report.plan.problem.key());
-  text += table_of(outcome.rows, report.plan.runner);
+  text += table_of(outcome.rows);
   text +=
       fmt::format("\nWeight layout {}; {} measurements in {:.1f} s; {} candidates rejected.\n",
                   report.plan.layout, report.measurements, report.seconds, report.rejected.size());
@@ -233,8 +235,9 @@ Result<TuneReport> TuneCommand::tune(Job& job, const TrafficFlags::Values& traff
 
 Result<bool> TuneCommand::save(const TuneReport& report, const DeviceProperties& device,
                                const std::string& path, Output& output) {
-  if (report.interrupted && report.measurements == 0) {
-    output.note(fmt::format("nothing was measured yet; {} stays as it is", path));
+  if (report.measurements == 0) {
+    output.note(fmt::format("nothing was measured before the {} ended; {} stays as it is",
+                            report.interrupted ? "run" : "budget", path));
     return false;
   }
   if (knows_less(report, path)) {
@@ -253,7 +256,7 @@ Result<bool> TuneCommand::save(const TuneReport& report, const DeviceProperties&
 Result<Ceilings> TuneCommand::ceilings(Job& job) {
   Progress progress;
   progress.show({"measuring the machine's ceilings", -1, -1});
-  return job.backend->measure_ceilings(weight_bytes(job.session->spec()));
+  return job.backend->measure_ceilings(ceiling_bytes(job.session->spec()));
 }
 
 Result<Exit> TuneCommand::run(Output& output) {
@@ -280,7 +283,7 @@ Result<Exit> TuneCommand::run(Output& output) {
     if (!measured.ok()) output.note(fmt::format("no ceilings: {}", measured.error().message));
   }
   for (const Decision& decision : report.plan.decisions) {
-    outcome.rows.push_back(row_of(decision, job.session->bench(), outcome.ceilings, traffic.seed));
+    outcome.rows.push_back(row_of(decision, *job.session, outcome.ceilings, traffic.seed));
   }
   for (const std::string& warning : report.warnings)
     output.note(fmt::format("warning: {}", warning));

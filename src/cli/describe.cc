@@ -79,6 +79,26 @@ std::string short_text(const Candidate& candidate, std::string_view usual_runner
   return text;
 }
 
+std::string difference_text(const Candidate& candidate, const Candidate& fallback) {
+  if (candidate.runner != fallback.runner || candidate.scheme != fallback.scheme ||
+      candidate.stages.size() != fallback.stages.size()) {
+    return candidate.text();
+  }
+  std::string text;
+  for (size_t stage = 0; stage < candidate.stages.size(); ++stage) {
+    const Tactic& usual = fallback.stages[stage].tactic;
+    Tactic::Parameters different;
+    for (const auto& [name, value] : candidate.stages[stage].tactic.parameters()) {
+      const ParameterValue* other = usual.find(name);
+      if (other == nullptr || *other != value) different.emplace_back(name, value);
+    }
+    if (different.empty()) continue;
+    text += fmt::format("{}{}{{{}}}", text.empty() ? "" : " ", candidate.stages[stage].name,
+                        Tactic(std::move(different)).text());
+  }
+  return text.empty() ? "nothing" : text;
+}
+
 std::string time_text(double us) {
   if (us <= 0) return "-";
   if (us < 1000) return fmt::format("{:.{}f} us", us, us < 100 ? 2 : 1);

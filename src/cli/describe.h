@@ -25,6 +25,10 @@ std::string ceilings_text(const Ceilings& ceilings);
 /// The candidate without its runner where that is `usual_runner`.
 std::string short_text(const Candidate& candidate, std::string_view usual_runner);
 
+/// What a candidate has otherwise than the default: "gemm1{token_tile=1} gemm2{feed=staged}"; all
+/// of it where runner or scheme are others.
+std::string difference_text(const Candidate& candidate, const Candidate& fallback);
+
 /// "12.3 us", "4.56 ms"; "-" for 0.
 std::string time_text(double us);
 

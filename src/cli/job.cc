@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "base/status_macros.h"
 #include "cli/limited_backend.h"
 #include "cli/values.h"
@@ -23,10 +25,28 @@ Status check_memory(const FusedMoeSpec& spec, const DeviceFlags::Values& flags, 
                "take a smaller share with --ep or --tp, or a smaller format with --weights nvfp4"};
 }
 
+/// A model whose own format has no kernels here can still be tuned in another one.
+Error with_other_formats(const LayerFlags::Layer& layer, Error error) {
+  const bool own_format =
+      layer.spec.weights != WeightFormat::kBf16 && layer.model.weights == layer.spec.weights;
+  if (error.code == ErrorCode::kUnsupported && own_format) {
+    error.hint +=
+        fmt::format("{}--weights bf16 or --weights nvfp4 takes the same layer in another format",
+                    error.hint.empty() ? "" : "; ");
+  }
+  return error;
+}
+
 }  // namespace
 
 uint64_t weight_bytes(const FusedMoeSpec& spec) {
   return static_cast<uint64_t>(expert_weight_bytes(spec)) * static_cast<uint64_t>(spec.experts);
+}
+
+size_t ceiling_bytes(const FusedMoeSpec& spec) {
+  constexpr uint64_t kLeast = uint64_t{64} << 20;
+  constexpr uint64_t kMost = uint64_t{1} << 30;
+  return std::clamp(weight_bytes(spec), kLeast, kMost);
 }
 
 Result<Job> open_job(const LayerFlags::Layer& layer, const DeviceFlags::Values& device,
@@ -43,7 +63,9 @@ Result<Job> open_job(const LayerFlags::Layer& layer, const DeviceFlags::Values& 
   if (device.memory_bytes)
     job.backend =
         limit_memory(std::move(job.backend), *device.memory_bytes, weight_bytes(layer.spec));
-  MOETUNE_ASSIGN_OR_RETURN(job.session, MoeSession::create(*job.backend, layer.spec, seed));
+  Result<std::unique_ptr<MoeSession>> session = MoeSession::create(*job.backend, layer.spec, seed);
+  if (!session.ok()) return with_other_formats(layer, std::move(session).error());
+  job.session = std::move(session).value();
   job.tuner = std::make_unique<AutoTuner>(job.backend->device().properties());
   return job;
 }

@@ -24,6 +24,10 @@ struct Job {
 /// Bytes of one rank's share of one layer's weights, before any packing.
 uint64_t weight_bytes(const FusedMoeSpec& spec);
 
+/// How much to read to learn the memory ceiling of a layer: its weights, as far as that takes a
+/// second or so.
+size_t ceiling_bytes(const FusedMoeSpec& spec);
+
 enum class Purpose : uint8_t {
   kMeasure,  ///< The layer's weights must fit into --memory and what is free: else kOutOfMemory.
   kLookUp,   ///< Nothing is run.

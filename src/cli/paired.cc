@@ -2,6 +2,7 @@
 
 #include <array>
 #include <chrono>
+#include <tuple>
 #include <vector>
 
 #include "base/status_macros.h"
@@ -11,6 +12,10 @@ namespace {
 
 // A speed-up known to this half-width needs no further rounds.
 constexpr double kNarrowEnough = 0.003;
+
+// Looking takes long enough for idle threads to fall asleep, which the next sample would pay for;
+// so looks are few.
+bool is_time_to_look(int rounds) { return (rounds & (rounds - 1)) == 0; }
 
 bool is_narrow(const std::vector<double>& fallback, const std::vector<double>& tuned) {
   const Estimate estimate = paired_ratio(fallback, tuned, 0.95);
@@ -31,9 +36,13 @@ Result<PairedTimes> measure_pair(Executor& executor, const Candidate& fallback,
   std::vector<double> tuned_us;
   PairedTimes times;
   while (times.rounds < policy.max_confirm_rounds && !stop.stop_requested()) {
-    if (times.rounds >= policy.min_confirm_rounds &&
-        (Clock::now() >= end || (!same && is_narrow(fallback_us, tuned_us))))
-      break;
+    if (times.rounds >= policy.min_confirm_rounds) {
+      if (Clock::now() >= end) break;
+      if (!same && is_time_to_look(times.rounds)) {
+        if (is_narrow(fallback_us, tuned_us)) break;
+        MOETUNE_ASSIGN_OR_RETURN(std::ignore, executor.measure(order.first(1), -1, calls));
+      }
+    }
     MOETUNE_ASSIGN_OR_RETURN(const std::vector<Sample> samples, executor.measure(order, -1, calls));
     fallback_us.push_back(samples.front().us);
     if (!same) {

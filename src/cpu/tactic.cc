@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "base/status_macros.h"
 
@@ -12,6 +13,77 @@ namespace {
 Error bad(const char* parameter, int value, const std::string& allowed) {
   return {ErrorCode::kInvalidArgument, fmt::format("CPU tactic: {} = {}", parameter, value),
           fmt::format("Allowed: {}.", allowed)};
+}
+
+// How `tokens` tokens spread over the experts if all are equally likely.
+struct Load {
+  double touched;  // Experts with tokens.
+  double rows;     // Tokens of one of them.
+};
+
+Load expected_load(const FusedMoeSpec& spec, int64_t tokens) {
+  const auto experts = static_cast<double>(spec.experts);
+  const double chosen = std::min(1.0, static_cast<double>(spec.top_k) / experts);
+  const double rows = static_cast<double>(tokens) * spec.top_k;
+  const double touched =
+      std::max(1.0, experts * -std::expm1(static_cast<double>(tokens) * std::log1p(-chosen)));
+  return {touched, std::max(1.0, rows / touched)};
+}
+
+// One GEMM of one expert.
+struct Matrix {
+  WeightFormat format;
+  int64_t k;
+  int64_t rows;
+};
+
+// From how many tokens of an expert on converting weights once is cheaper than converting them in
+// every tile. What converting costs differs: bf16 to f32 is two instructions that hide behind the
+// multiplications, fp4 to f32 takes as long as two tokens, fp4 to bf16 pairs is a table look-up.
+double staging_pays_from(WeightFormat format, const KernelTable& kernels) {
+  if (kernels.values_per_item == 2) return 32;
+  return format == WeightFormat::kNvfp4 ? 5 : 24;
+}
+
+int direct_tile(const Matrix& matrix, double rows, const KernelTable& kernels) {
+  if (kernels.max_tile > 6) return kernels.max_tile;
+  // With 16 registers, decoded fp4 leaves room for few sums, and the sums of the largest bf16 tile
+  // leave none for the weights' two halves.
+  if (matrix.format == WeightFormat::kNvfp4) return std::min(kernels.max_tile, rows < 3 ? 2 : 4);
+  return std::min(kernels.max_tile, 5);
+}
+
+// Enough tasks that the last one to end keeps nobody waiting for long, and no more: neighbouring
+// panels are one address stream, and a task packs its activations once.
+int task_panels(const Matrix& matrix, const Load& load, int threads, int most) {
+  constexpr double kTasksPerThread = 8;
+  const double panels =
+      load.touched * static_cast<double>((matrix.rows + kPanelRows - 1) / kPanelRows);
+  return std::clamp(static_cast<int>(panels / (kTasksPerThread * threads)), 1, most);
+}
+
+size_t or_typical(size_t bytes, size_t typical) { return bytes != 0 ? bytes : typical; }
+
+StageTactic default_stage(const Matrix& matrix, const Load& load, const KernelTable& kernels,
+                          const Topology& topology, int threads) {
+  constexpr int kGroup = kBlock * kScaleGroup;
+  const bool can_stage = matrix.format == WeightFormat::kNvfp4 || kernels.stages_bf16 != 0;
+  StageTactic stage;
+  stage.token_block = 64;
+  if (!can_stage || load.rows < staging_pays_from(matrix.format, kernels)) {
+    stage.feed = Feed::kDirect;
+    stage.token_tile = direct_tile(matrix, load.rows, kernels);
+    stage.panels_per_task = task_panels(matrix, load, threads, 8);
+    return stage;
+  }
+  stage.feed = Feed::kStaged;
+  stage.token_tile = kernels.max_tile;
+  stage.panels_per_task = task_panels(matrix, load, threads, 16);
+  // Half of the first-level cache holds the converted rows of one group.
+  const int row_bytes = kPanelRows / kernels.stage_groups * 4 / kernels.values_per_item;
+  const auto half = static_cast<int>(or_typical(topology.l1_bytes, 32 << 10) / 2);
+  stage.k_block = std::max(kGroup, half / row_bytes / kGroup * kGroup);
+  return stage;
 }
 
 }  // namespace
@@ -49,19 +121,12 @@ Status validate(const LayerTactic& tactic, const KernelTable& kernels, WeightFor
 
 LayerTactic default_tactic(const FusedMoeSpec& spec, int64_t tokens, const KernelTable& kernels,
                            const Topology& topology, int threads) {
-  (void)topology;
-  (void)threads;
-  const double rows =
-      std::max(1.0, static_cast<double>(tokens * spec.top_k) / static_cast<double>(spec.experts));
-  StageTactic stage;
-  stage.token_tile = kernels.max_tile;
-  const bool staging = spec.weights == WeightFormat::kNvfp4 || kernels.stages_bf16 != 0;
-  if (rows > 8 && staging) {
-    stage.feed = Feed::kStaged;
-    stage.k_block = 256;
-    stage.panels_per_task = 8;
-  }
-  return {stage, stage};
+  const int64_t gated = spec.gated() ? 2 : 1;
+  const Load load = expected_load(spec, tokens);
+  return {default_stage({spec.weights, spec.hidden, gated * spec.intermediate}, load, kernels,
+                        topology, threads),
+          default_stage({spec.weights, spec.intermediate, spec.hidden}, load, kernels, topology,
+                        threads)};
 }
 
 }  // namespace moetune::cpu

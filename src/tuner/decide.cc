@@ -84,7 +84,10 @@ Outcome PairedTest::last_look() const {
 std::optional<Outcome> PairedTest::look_for_gain() const {
   if (rounds() < first_look()) return std::nullopt;
   const Estimate shown = speedup();
-  if (shown.low > 1 && shown.value >= 1 + policy_->min_gain) return Outcome::kBetter;
+  // Sure of half the least gain, not only of some gain: what is faster by less should not look
+  // worth it by luck.
+  if (shown.low > 1 + policy_->min_gain / 2 && shown.value >= 1 + policy_->min_gain)
+    return Outcome::kBetter;
   // Keeping the default needs no protection against looking often.
   const Estimate plain = paired_ratio(fallback_, challenger_, kEarlyLookConfidence);
   if (plain.high < 1 + policy_->min_gain) return Outcome::kNotBetter;

@@ -44,6 +44,7 @@ class Models(program.ProgramTest):
         awq = self.write_model("awq", {**program.TINY, "quantization_config": {"quant_method": "awq", "bits": 4}})
         self.assert_error(1, "unsupported", ["awq", "--weights"], "tune", awq)
         self.assert_done(self.run_program("explain", awq, "--weights", "bf16", "--tokens", 1, "--device", "cpu"))
+        self.assert_error(1, "unsupported", ["fp8-block", "--weights nvfp4"], "tune", "deepseek-v3", "--device", "cpu", "--ep", 64)
         gelu = self.write_model("gelu", {**program.TINY, "hidden_act": "gelu"})
         self.assert_error(1, "unsupported", ["gelu"], "tune", gelu)
 

@@ -63,6 +63,23 @@ TEST(Rooflines, NameTheLimitThatIsNearer) {
   EXPECT_STREQ(roofline({}, {}, 8).bound, "") << "without ceilings nothing is claimed";
 }
 
+TEST(Differences, NameOnlyWhatIsNotAsInTheDefault) {
+  const auto candidate = [](int64_t tile, const char* feed) {
+    return Candidate{"r",
+                     1,
+                     "separate",
+                     {{"gemm1", Tactic({{"tile", tile}, {"block", int64_t{8}}})},
+                      {"gemm2", Tactic({{"feed", std::string(feed)}})}}};
+  };
+  EXPECT_EQ(difference_text(candidate(2, "direct"), candidate(1, "direct")), "gemm1{tile=2}");
+  EXPECT_EQ(difference_text(candidate(2, "staged"), candidate(1, "direct")),
+            "gemm1{tile=2} gemm2{feed=staged}");
+  EXPECT_EQ(difference_text(candidate(1, "direct"), candidate(1, "direct")), "nothing");
+  Candidate other = candidate(1, "direct");
+  other.scheme = "fused";
+  EXPECT_EQ(difference_text(other, candidate(1, "direct")), other.text());
+}
+
 TEST(Tables, AlignTheirColumnsAndLeaveNoTrailingSpaces) {
   Table table({{"tokens"}, {"tactic", Table::Align::kLeft}});
   table.add_row({"1", "a"});

@@ -113,6 +113,13 @@ class Tuned(program.ProgramTest):
         if not run.json()["saved"]:
             self.assertEqual(after, before)
 
+    def test_a_memory_limit_leaves_out_what_does_not_fit_and_says_so(self):
+        run = self.run_program("tune", self.model, "--device", "cpu", "--tokens", "1,4096", "--budget", "2s", "--memory", "512KiB", "--json")
+        self.assert_done(run)
+        self.assertTrue(any("--memory" in warning for warning in run.json()["warnings"]), run.json()["warnings"])
+        self.assertIn("--memory", run.err)
+        self.assertEqual(run.json()["buckets"][-1]["to"], 4096)
+
     def test_results_can_be_switched_off(self):
         self.tune()
         run = self.run_program("explain", self.model, "--device", "cpu", "--tokens", "1", "--json", MOETUNE_DEFAULT="1")

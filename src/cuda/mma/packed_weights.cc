@@ -154,7 +154,8 @@ Status MmaPacker::allocate(MmaWeights& w) {
 }
 
 Result<std::shared_ptr<PackedWeights>> MmaPacker::pack(WeightSource& source) {
-  if (source.chunks() != spec_.experts) {
+  // Fewer, while candidates race on a part of the layer: then nothing is routed to the others.
+  if (source.chunks() < 1 || source.chunks() > spec_.experts) {
     return Error{ErrorCode::kInvalidArgument, fmt::format("fused_moe: weights of {} experts for {}",
                                                           source.chunks(), spec_.experts)};
   }
@@ -164,7 +165,7 @@ Result<std::shared_ptr<PackedWeights>> MmaPacker::pack(WeightSource& source) {
   weights->layout_ = layout_;
   MOETUNE_RETURN_IF_ERROR(allocate(*weights));
   std::vector<float> factors[2], biases[2];
-  for (int64_t e = 0; e < spec_.experts; ++e) {
+  for (int64_t e = 0; e < source.chunks(); ++e) {
     MOETUNE_ASSIGN_OR_RETURN(const Tensors chunk, source.chunk(e));
     MOETUNE_ASSIGN_OR_RETURN(const ExpertWeights expert, view_expert(spec_, chunk));
     if (is_nvfp4(layout_)) {
