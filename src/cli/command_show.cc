@@ -1,6 +1,10 @@
 // moetune show: what a tuned configuration holds.
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <string>
+#include <vector>
+
 #include "base/status_macros.h"
 #include "cli/command.h"
 #include "cli/describe.h"
@@ -12,6 +16,25 @@
 namespace moetune::cli {
 namespace {
 
+/// Numbers candidates in the order in which they appear: their texts are too long for a table.
+class Legend {
+ public:
+  std::string number(const std::string& text) {
+    auto it = std::find(texts_.begin(), texts_.end(), text);
+    if (it == texts_.end()) it = texts_.insert(texts_.end(), text);
+    return fmt::format("#{}", it - texts_.begin() + 1);
+  }
+  std::string text() const {
+    std::string text;
+    for (size_t i = 0; i < texts_.size(); ++i)
+      text += fmt::format("{:>6}  {}\n", fmt::format("#{}", i + 1), texts_[i]);
+    return text;
+  }
+
+ private:
+  std::vector<std::string> texts_;
+};
+
 std::string plan_text(const Plan& plan) {
   using Align = Table::Align;
   Table table({{"tokens"},
@@ -20,20 +43,22 @@ std::string plan_text(const Plan& plan) {
                {"tuned"},
                {"speed-up [95 %]"},
                {"tactic", Align::kLeft}});
+  Legend legend;
   for (const Decision& decision : plan.decisions) {
     const Evidence& evidence = decision.evidence;
-    const double tuned_us =
-        decision.is_default ? evidence.fallback.median_us : evidence.chosen.median_us;
-    table.add_row(
-        {fmt::format("{}..{}", decision.from, decision.to), std::to_string(decision.tokens),
-         time_text(evidence.fallback.median_us), time_text(tuned_us),
-         decision.is_default ? "1"
-                             : fmt::format("{:.3f} [{:.3f}, {:.3f}]", evidence.speedup,
-                                           evidence.speedup_low, evidence.speedup_high),
-         (decision.is_default ? "(default) " : "") + short_text(decision.candidate, plan.runner)});
+    const std::string number = legend.number(short_text(decision.candidate, plan.runner));
+    const bool is_default = decision.is_default;
+    table.add_row({fmt::format("{}..{}", decision.from, decision.to),
+                   std::to_string(decision.tokens), time_text(evidence.fallback.median_us),
+                   time_text(is_default ? evidence.fallback.median_us : evidence.chosen.median_us),
+                   is_default ? "1"
+                              : fmt::format("{:.3f} [{:.3f}, {:.3f}]", evidence.speedup,
+                                            evidence.speedup_low, evidence.speedup_high),
+                   number + (is_default ? " (default)" : "")});
   }
-  return fmt::format("\n{}\n  runner {}, weight layout {}, up to {} tokens\n\n{}",
-                     plan.problem.key(), plan.runner, plan.layout, plan.max_tokens, table.text());
+  return fmt::format("\n{}\n  runner {}, weight layout {}, up to {} tokens\n\n{}\n{}",
+                     plan.problem.key(), plan.runner, plan.layout, plan.max_tokens, table.text(),
+                     legend.text());
 }
 
 class ShowCommand final : public Command {

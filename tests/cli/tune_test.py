@@ -205,6 +205,16 @@ class Interrupted(program.ProgramTest):
             else:
                 self.assertIn("stays as it is", err)
 
+    def test_a_second_ctrl_c_ends_at_once(self):
+        process = self.start("tune", self.model, "--device", "cpu", "--budget", "60s")
+        time.sleep(2)
+        process.send_signal(signal.SIGINT)
+        time.sleep(0.05)
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=10)
+        self.assertEqual(process.returncode, 130)
+        self.assertIn("once more", err)
+
     def test_progress_is_told_at_least_every_two_seconds(self):
         _, err = self.interrupt(signal.SIGINT, 5)
         lines = [line for line in err.splitlines() if "left" in line]

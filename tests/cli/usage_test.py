@@ -1,5 +1,9 @@
 """The command line itself: help, versions, and everything that cannot be meant."""
 
+import os
+import pty
+import subprocess
+
 import program
 
 
@@ -86,9 +90,38 @@ class BadCommandLines(program.ProgramTest):
         self.assertTrue(error["hint"])
 
 
+class Terminal(program.ProgramTest):
+    def stderr_on_a_terminal(self, *arguments, **changes):
+        ours, theirs = pty.openpty()
+        process = subprocess.Popen([program.BINARY, *map(str, arguments)], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                                   stderr=theirs, env=self.environment(**changes))
+        os.close(theirs)
+        text = b""
+        while True:
+            try:
+                part = os.read(ours, 4096)
+            except OSError:  # What Linux says at the end.
+                break
+            if not part:
+                break
+            text += part
+        os.close(ours)
+        process.wait(timeout=60)
+        return text.decode()
+
+    def test_errors_are_coloured_unless_no_color_is_set(self):
+        self.assertIn("\x1b[31merror:", self.stderr_on_a_terminal("tune"))
+        self.assertNotIn("\x1b[", self.stderr_on_a_terminal("tune", NO_COLOR="1"))
+
+    def test_progress_is_one_line_that_is_rewritten_and_cleared(self):
+        text = self.stderr_on_a_terminal("tune", self.model, "--device", "cpu", "--tokens", "1,8", "--budget", "2s")
+        self.assertIn("left", text)
+        self.assertNotIn("\n", text.replace("\r\n", "\n").strip("\n"), "no second line")
+        self.assertTrue(text.endswith("\r\x1b[K"))
+
+
 class Stdout(program.ProgramTest):
     def test_a_full_disk_is_noticed(self):
-        import subprocess
         with open("/dev/full", "w") as full:
             process = subprocess.run([program.BINARY, "devices"], stdout=full, stderr=subprocess.PIPE, text=True,
                                      env=self.environment(), timeout=60)
