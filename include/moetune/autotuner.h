@@ -123,6 +123,17 @@ struct Rejection {
   Error error;
 };
 
+/// Where the wall-clock time of a run went, in seconds. What is left of the whole is the tuner's
+/// own.
+struct TuneTimes {
+  double pack = 0;     ///< Weights made and brought into layouts.
+  double inputs = 0;   ///< Activations and routings made and placed.
+  double compile = 0;  ///< Waited for compilers; what they did in the background is not here.
+  double check = 0;    ///< Checked runs: poison, run, guards, rows back.
+  double judge = 0;    ///< Outputs compared with the reference, the reference included.
+  double sample = 0;   ///< Timed runs, with what recording them takes.
+};
+
 struct TuneReport {
   Plan plan;
   std::vector<Rejection> rejected;
@@ -131,6 +142,7 @@ struct TuneReport {
   int measurements = 0;               ///< Samples taken.
   int dropped_rounds = 0;             ///< For throttling.
   double seconds = 0;
+  TuneTimes spent;
   bool interrupted = false;    ///< Stopped early; the plan is valid and holds the best so far.
   bool out_of_budget = false;  ///< Some buckets never got to a confirmation.
 };

@@ -149,11 +149,15 @@ class Executor {
  public:
   virtual ~Executor() = default;
   /// Packs the weights in each of these layouts at a scale, dropping first what was packed and
-  /// selected before.
+  /// selected before. Keeps what is packed where the same layouts are there at kFull: all weights
+  /// serve a part of the traffic too.
   virtual Status load(std::span<const WeightLayout> layouts, Scale scale) = 0;
   /// Sets the bucket and its traffic at the loaded scale: makes and places inputs for `samples`
   /// routing samples. Every candidate from now on sees these.
   virtual Status select(const Case& c, int samples) = 0;
+  /// A hint that these will be checked soon, the first first: compiling may begin in the
+  /// background. Replaces earlier hints, never blocks, never fails.
+  virtual void prefetch(std::span<const Candidate> candidates) { (void)candidates; }
   /// Compiles if need be, poisons outputs, runs once on routing sample `sample`, checks guards and
   /// inputs, brings rows back.
   virtual Result<CheckOutput> check(const Candidate& candidate, int sample,

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -117,7 +118,9 @@ class TunableRunner {
     return default_candidate(tokens);
   }
 
-  /// The weight layout a candidate reads. Candidates of one plan share a layout.
+  /// All layouts that candidates of this runner read, the default's first.
+  virtual std::vector<std::string> layouts() const { return {layout(default_candidate(1))}; }
+  /// The weight layout a candidate reads, one of layouts(). Candidates of one plan share a layout.
   virtual std::string layout(const Candidate&) const { return "plain"; }
   /// Why a candidate cannot be used at `tokens`, beyond what its stages' spaces exclude (stages
   /// that do not fit together, say). Empty: it can.
@@ -137,7 +140,13 @@ class TunableRunner {
   virtual Result<std::shared_ptr<Executable>> compile(const Candidate& candidate,
                                                       int64_t max_tokens) = 0;
 
-  /// Brings weights into a layout. The default is for operators without weights.
+  /// A hint that these will be compiled soon, the first first: who compiles slowly begins in the
+  /// background. Replaces what an earlier hint asked for and was not begun. Never blocks and never
+  /// fails: errors come from compile().
+  virtual void prefetch(std::span<const Candidate> candidates) { (void)candidates; }
+
+  /// Brings weights into a layout. The source may have fewer chunks than the problem has experts:
+  /// then nothing is routed to the others. The default is for operators without weights.
   virtual Result<std::shared_ptr<PackedWeights>> pack(const std::string& layout,
                                                       WeightSource& source);
   /// The exact inverse of pack().

@@ -155,6 +155,16 @@ Json describe(const Outcome& outcome, const Job& job) {
           {"saved", outcome.saved}};
 }
 
+std::string spent_text(const TuneReport& report) {
+  const TuneTimes& s = report.spent;
+  const double rest =
+      report.seconds - (s.pack + s.inputs + s.compile + s.check + s.judge + s.sample);
+  return fmt::format(
+      "Time went to: sampling {:.1f} s, checked runs {:.1f} s, judging them {:.1f} s, compiling "
+      "{:.1f} s, packing {:.1f} s, making inputs {:.1f} s, the rest {:.1f} s.",
+      s.sample, s.check, s.judge, s.compile, s.pack, s.inputs, rest);
+}
+
 std::string text_of(const Outcome& outcome, const Job& job) {
   const TuneReport& report = outcome.report;
   std::string text =
@@ -163,6 +173,7 @@ std::string text_of(const Outcome& outcome, const Job& job) {
   text +=
       fmt::format("\nWeight layout {}; {} measurements in {:.1f} s; {} candidates rejected.\n",
                   report.plan.layout, report.measurements, report.seconds, report.rejected.size());
+  text += spent_text(report) + "\n";
   const Ceilings& ceilings = outcome.ceilings;
   if (ceilings.read_bytes_per_s > 0) text += "Ceilings: " + ceilings_text(ceilings) + ".\n";
   if (outcome.saved) text += fmt::format("Saved to {}\n", outcome.path);

@@ -5,8 +5,11 @@
 #include <algorithm>
 #include <atomic>
 #include <charconv>
+#include <condition_variable>
 #include <cstring>
+#include <deque>
 #include <future>
+#include <iterator>
 #include <map>
 #include <mutex>
 #include <nlohmann/json.hpp>
@@ -30,6 +33,8 @@ using Answer = Result<CompiledProgramPtr>;
 
 constexpr int64_t kDefaultCacheBytes = int64_t{1} << 30;
 constexpr int kQuotedLines = 12;
+// Programs compiled ahead that are kept until somebody asks for them: more than a race looks ahead.
+constexpr size_t kKeptAhead = 512;
 
 int64_t cache_limit(const JitOptions& options) {
   if (options.cache_bytes > 0) return options.cache_bytes;
@@ -208,10 +213,44 @@ struct Jit::State {
   std::map<std::string, std::shared_future<Answer>> at_work;
   JitStatistics statistics;
   std::vector<std::string> notes;
+  std::deque<CompileRequest> ahead;
+  std::deque<CompiledProgramPtr> made_ahead;
+  std::condition_variable_any more_ahead;
+  std::vector<std::jthread> background;
 };
 
 Jit::Jit(JitOptions options) : state_(std::make_unique<State>(std::move(options))) {}
-Jit::~Jit() = default;
+Jit::~Jit() {
+  {
+    const std::lock_guard lock(state_->mutex);
+    state_->ahead.clear();
+  }
+  state_->background.clear();
+}
+
+void Jit::prefetch(std::vector<CompileRequest> requests) {
+  State& state = *state_;
+  const std::lock_guard lock(state.mutex);
+  state.ahead.assign(std::make_move_iterator(requests.begin()),
+                     std::make_move_iterator(requests.end()));
+  const auto work = [this, &state](const std::stop_token& stop) {
+    std::unique_lock waiting(state.mutex);
+    while (state.more_ahead.wait(waiting, stop, [&] { return !state.ahead.empty(); })) {
+      const CompileRequest request = std::move(state.ahead.front());
+      state.ahead.pop_front();
+      waiting.unlock();
+      const Answer answer = compile(request);
+      waiting.lock();
+      if (!answer.ok()) continue;
+      state.made_ahead.push_back(*answer);
+      if (state.made_ahead.size() > kKeptAhead) state.made_ahead.pop_front();
+    }
+  };
+  while (static_cast<int>(state.background.size()) < std::max(1, state.jobs - 1)) {
+    state.background.emplace_back(work);
+  }
+  state.more_ahead.notify_all();
+}
 
 Answer Jit::compile(const CompileRequest& request) {
   MOETUNE_ASSIGN_OR_RETURN(const Nvrtc* nvrtc, load_nvrtc());

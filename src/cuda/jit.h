@@ -108,6 +108,11 @@ class Jit {
   /// One answer per request, in their order; `jobs` at a time.
   std::vector<Result<CompiledProgramPtr>> compile_all(std::span<const CompileRequest> requests);
 
+  /// Begins to compile these in the background, the first first, with all compilers but one. What
+  /// an earlier call asked for and was not begun is forgotten. Errors are not told: compile() meets
+  /// them again. Does not wait.
+  void prefetch(std::vector<CompileRequest> requests);
+
   JitStatistics statistics() const;
   /// What was noticed and did no harm: a corrupt entry replaced, a cache that cannot be written.
   /// Empties the list.

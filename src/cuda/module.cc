@@ -2,6 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <map>
+#include <mutex>
+#include <utility>
+
 #include "base/status_macros.h"
 
 namespace moetune::cuda {
@@ -28,6 +32,15 @@ struct Kernel::State {
 };
 
 Result<Module> Module::load(const ContextPtr& context, CompiledProgramPtr program) {
+  // What is loaded already is shared: candidates differ in one kernel of several.
+  static std::mutex mutex;
+  static std::map<std::pair<const Context*, const CompiledProgram*>, std::weak_ptr<const State>>
+      loaded;
+  const std::lock_guard lock(mutex);
+  std::erase_if(loaded, [](const auto& entry) { return entry.second.expired(); });
+  std::weak_ptr<const State>& shared = loaded[{context.get(), program.get()}];
+  Module module;
+  if ((module.state_ = shared.lock())) return module;
   MOETUNE_RETURN_IF_ERROR(context->make_current());
   CUmodule handle = nullptr;
   MOETUNE_CUDA_CHECK(context->driver(), cuModuleLoadData(&handle, program->cubin.data()),
@@ -37,8 +50,8 @@ Result<Module> Module::load(const ContextPtr& context, CompiledProgramPtr progra
   state->context = context;
   state->program = std::move(program);
   state->handle = ModuleHandle(context, handle);
-  Module module;
   module.state_ = std::move(state);
+  shared = module.state_;
   return module;
 }
 

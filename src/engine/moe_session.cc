@@ -1,6 +1,7 @@
 #include "engine/moe_session.h"
 
 #include <algorithm>
+#include <thread>
 
 #include "base/status_macros.h"
 #include "ops/moe/moe_workbench.h"
@@ -39,8 +40,11 @@ Result<std::unique_ptr<MoeSession>> MoeSession::create(Backend& backend, const F
   MOETUNE_ASSIGN_OR_RETURN(session->exact_runners_, backend.make_runners(probe));
   session->runner_pointers_ = pointers_to(session->runners_);
 
+  constexpr unsigned kMostThreads = 16;
   MoeWorkbenchOptions options{.seed = seed,
                               .last_level_cache_bytes = backend.device().last_level_cache_bytes()};
+  options.threads =
+      static_cast<int>(std::clamp(std::thread::hardware_concurrency(), 1u, kMostThreads));
   MOETUNE_ASSIGN_OR_RETURN(session->bench_, make_moe_workbench(spec, options));
   options.kind = DataKind::kExact;
   MOETUNE_ASSIGN_OR_RETURN(session->exact_bench_, make_moe_workbench(probe, options));

@@ -1,6 +1,7 @@
 // A runner whose candidates must do for a whole bucket, though they are measured at one size of it.
 #pragma once
 
+#include <span>
 #include <string>
 #include <vector>
 
@@ -22,6 +23,8 @@ class BucketRunner final : public TunableRunner {
   Candidate default_candidate(int64_t tokens) const override {
     return runner_.default_candidate(tokens);
   }
+  std::vector<std::string> layouts() const override { return runner_.layouts(); }
+  void prefetch(std::span<const Candidate> candidates) override { runner_.prefetch(candidates); }
   std::string layout(const Candidate& candidate) const override {
     return runner_.layout(candidate);
   }

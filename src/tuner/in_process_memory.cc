@@ -104,13 +104,18 @@ Status GuardedArguments::fetch_rows(Device& device, std::span<const int64_t> row
     const int64_t height = whole.shape.empty() ? 1 : whole.shape[0];
     const size_t row_bytes = height == 0 ? 0 : whole.bytes() / static_cast<size_t>(height);
     std::vector<std::byte> bytes(row_bytes * rows.size());
-    for (size_t r = 0; r < rows.size(); ++r) {
-      if (rows[r] < 0 || rows[r] >= height) {
-        return Error{ErrorCode::kInvalidArgument,
-                     fmt::format("row {} of {}, which has {} rows", rows[r], whole.name, height)};
-      }
-      const auto* row = whole.as<const std::byte>() + row_bytes * static_cast<size_t>(rows[r]);
-      MOETUNE_RETURN_IF_ERROR(device.download(bytes.data() + r * row_bytes, row, row_bytes));
+    for (const int64_t row : rows) {
+      if (row >= 0 && row < height) continue;
+      return Error{ErrorCode::kInvalidArgument,
+                   fmt::format("row {} of {}, which has {} rows", row, whole.name, height)};
+    }
+    // Rows that follow each other come in one piece.
+    for (size_t r = 0, count = 1; r < rows.size(); r += count) {
+      for (count = 1; r + count < rows.size() && rows[r + count] == rows[r + count - 1] + 1;)
+        ++count;
+      const auto* from = whole.as<const std::byte>() + row_bytes * static_cast<size_t>(rows[r]);
+      MOETUNE_RETURN_IF_ERROR(
+          device.download(bytes.data() + r * row_bytes, from, count * row_bytes));
     }
     Tensor part = whole;
     if (!part.shape.empty()) part.shape[0] = static_cast<int64_t>(rows.size());

@@ -16,8 +16,12 @@ using State = Contender::State;
 constexpr double kAssumedNoise = 0.05;  // Until there are two samples of something.
 constexpr double kLeastNoise = 0.005;   // No clock and no scheduler are better than this.
 constexpr int kExploredPerRound = 16;   // A throttled round is repeated: this bounds what is lost.
-constexpr int kFruitless = 8;           // Useless tries in a row: then hopeless ones are left out.
-constexpr int kFirmSamples = 3;         // With fewer, a stored time is worth another try.
+// Tries in a row that bring no new best. Then exploring ends, if all that is likely was tried too:
+// the neighbours of the best, and what ran well at a neighbouring size.
+constexpr int kFruitless = 12;
+constexpr double kLikely = 1.1;    // Expected within this of the best: tried before exploring ends.
+constexpr size_t kLookAhead = 48;  // Tries told to the compilers before they come.
+constexpr int kFirmSamples = 3;    // With fewer, a stored time is worth another try.
 
 class Race {
  public:
@@ -34,12 +38,16 @@ class Race {
  private:
   void recall();
   void explore();
-  int next_to_explore(int step) const;
-  bool only_hopeless_wait() const;
-  bool is_promising(const Contender& contender) const;
-  int best_expected() const;
-  int waiting_neighbour_of_best() const;
-  int waiting_far_off(int step) const;
+  // Where to go next, given what is taken already; -1 where nothing waits.
+  int next_to_explore(int step, const std::vector<bool>& taken) const;
+  bool nothing_likely_waits() const;
+  int best_expected(const std::vector<bool>& taken) const;
+  int neighbour_of_best(const std::vector<bool>& taken) const;
+  int far_off(int step, const std::vector<bool>& taken) const;
+  void look_ahead(int step);
+  bool waits(size_t index, const std::vector<bool>& taken) const {
+    return contenders_[index].state == State::kWaiting && !taken[index];
+  }
   void run_round();
   bool sample_all(const std::vector<int>& order);
   void commit(Contender& contender, const Sample& sample);
@@ -58,6 +66,7 @@ class Race {
   std::vector<Contender> contenders_;
   int round_ = 0;
   bool stopped_ = false;
+  bool converged_ = false;  // Exploring came to an end of its own.
   double noise_ = kAssumedNoise;
 };
 
@@ -87,57 +96,77 @@ void Race::recall() {
 void Race::explore() {
   const double start = meter_.elapsed_s();
   const double until = start + policy_.explore_share * (task_.deadline_s - start);
-  int fruitless = 0;
+  const std::vector<bool> none(contenders_.size());
+  // What an earlier race tried counts: it ended where it had converged.
+  auto fruitless = static_cast<int>(
+      std::count_if(contenders_.begin(), contenders_.end(),
+                    [](const Contender& c) { return c.state == State::kDropped; }));
   for (int step = 0; !stopped_;) {
-    std::vector<int> order;
-    while (static_cast<int>(order.size()) < kExploredPerRound && !meter_.over(until)) {
-      const int index = next_to_explore(step++);
-      if (index < 0 || (fruitless >= kFruitless && only_hopeless_wait())) break;
-      order.push_back(index);
+    int explored = 0;
+    while (explored < kExploredPerRound && !meter_.over(until)) {
+      const int index = next_to_explore(step, none);
+      converged_ = index < 0 || (fruitless >= kFruitless && nothing_likely_waits());
+      if (converged_) break;
+      if (explored % (kExploredPerRound / 2) == 0) look_ahead(step);
+      ++step;
+      ++explored;
       // One at a time, so that the next choice knows this one's result.
+      const Contender* before = best();
+      const double best_us = before == nullptr ? 0 : before->time.median_us;
       if (!sample_all({index})) break;
-      fruitless = is_promising(contenders_[static_cast<size_t>(index)]) ? 0 : fruitless + 1;
+      const Contender* after = best();
+      const bool is_better =
+          after != nullptr &&
+          (best_us == 0 || after->time.median_us < best_us * (1 - policy_.min_gain));
+      fruitless = is_better ? 0 : fruitless + 1;
     }
-    if (order.empty()) return;
+    if (explored == 0) return;
     drop_the_slow();
   }
 }
 
-// What ran far behind at a neighbouring size is tried only as long as such tries bring something:
-// regimes do change.
-bool Race::only_hopeless_wait() const {
-  return std::all_of(contenders_.begin(), contenders_.end(), [this](const Contender& c) {
-    return c.state != State::kWaiting || c.expected > policy_.hopeless;
+void Race::look_ahead(int step) {
+  std::vector<bool> taken(contenders_.size());
+  std::vector<Candidate> ahead;
+  for (size_t i = 0; i < kLookAhead; ++i) {
+    const int index = next_to_explore(step + static_cast<int>(i), taken);
+    if (index < 0) break;
+    taken[static_cast<size_t>(index)] = true;
+    ahead.push_back(contenders_[static_cast<size_t>(index)].candidate);
+  }
+  meter_.prefetch(ahead);
+}
+
+bool Race::nothing_likely_waits() const {
+  if (neighbour_of_best(std::vector<bool>(contenders_.size())) >= 0) return false;
+  return std::none_of(contenders_.begin(), contenders_.end(), [](const Contender& c) {
+    return c.state == State::kWaiting && c.expected > 0 && c.expected <= kLikely;
   });
 }
 
-bool Race::is_promising(const Contender& contender) const {
-  const Contender* leader = best();
-  return contender.state == State::kRunning && leader != nullptr && !is_slow(contender, *leader);
-}
-
-int Race::next_to_explore(int step) const {
+int Race::next_to_explore(int step, const std::vector<bool>& taken) const {
   for (size_t i = 0; i < contenders_.size(); ++i) {
-    if (contenders_[i].pinned && contenders_[i].state == State::kWaiting)
-      return static_cast<int>(i);
+    if (contenders_[i].pinned && waits(i, taken)) return static_cast<int>(i);
   }
   // Of four, two that ran well nearby, one next to the best so far, one from anywhere.
-  const int choices[] = {best_expected(), waiting_neighbour_of_best()};
   const bool from_anywhere = step % 4 == 3;
   if (!from_anywhere) {
+    const int choices[] = {best_expected(taken), neighbour_of_best(taken)};
     const int preferred = step % 4 == 2 ? 1 : 0;
     for (int choice : {choices[preferred], choices[1 - preferred]}) {
       if (choice >= 0) return choice;
     }
   }
-  return waiting_far_off(step);
+  return far_off(step, taken);
 }
 
-int Race::best_expected() const {
+// Of those that ran within sight of the best at a neighbouring size.
+int Race::best_expected(const std::vector<bool>& taken) const {
   int found = -1;
   for (size_t i = 0; i < contenders_.size(); ++i) {
     const Contender& contender = contenders_[i];
-    if (contender.state != State::kWaiting || contender.expected <= 0) continue;
+    const bool is_hopeless = contender.expected <= 0 || contender.expected > policy_.hopeless;
+    if (is_hopeless || !waits(i, taken)) continue;
     if (found < 0 || contender.expected < contenders_[static_cast<size_t>(found)].expected) {
       found = static_cast<int>(i);
     }
@@ -145,11 +174,12 @@ int Race::best_expected() const {
   return found;
 }
 
-int Race::waiting_neighbour_of_best() const {
+int Race::neighbour_of_best(const std::vector<bool>& taken) const {
   const Contender* leader = best();
   if (leader == nullptr) return -1;
   for (size_t i = 0; i < contenders_.size(); ++i) {
-    if (contenders_[i].state != State::kWaiting) continue;
+    // What ran far behind nearby is nobody's hope, next to the best or not.
+    if (!waits(i, taken) || contenders_[i].expected > policy_.hopeless) continue;
     if (differ_in_one_parameter(leader->candidate, contenders_[i].candidate)) {
       return static_cast<int>(i);
     }
@@ -158,13 +188,13 @@ int Race::waiting_neighbour_of_best() const {
 }
 
 // Multiples of the golden ratio spread evenly over the list, however many are taken.
-int Race::waiting_far_off(int step) const {
+int Race::far_off(int step, const std::vector<bool>& taken) const {
   const size_t count = contenders_.size();
   const double position = std::fmod((step + 1) * 0.6180339887498949, 1.0);
   const auto first = static_cast<size_t>(position * static_cast<double>(count));
   for (size_t i = 0; i < count; ++i) {
     const size_t index = (first + i) % count;
-    if (contenders_[index].state == State::kWaiting) return static_cast<int>(index);
+    if (waits(index, taken)) return static_cast<int>(index);
   }
   return -1;
 }
@@ -197,7 +227,9 @@ bool Race::sample_all(const std::vector<int>& order) {
       stopped_ = true;
       break;
     }
-    Status status = meter_.check(contender.candidate, task_.spot, "check");
+    Status status = task_.stage < 0
+                        ? meter_.check(contender.candidate, task_.spot, "check")
+                        : meter_.check_before_exploring(contender.candidate, task_.spot);
     if (status.ok()) {
       auto sample = meter_.sample(contender.candidate, task_.spot, task_.stage);
       if (sample.ok()) {
@@ -335,14 +367,12 @@ void rank(std::vector<Contender>& contenders, double tie) {
 RaceResult Race::finish() {
   RaceResult result;
   result.noise = noise();
-  result.complete = decided();
+  result.complete = decided() && converged_;
   for (Contender& contender : contenders_) {
     if (contender.us.size() > 1) {
       meter_.put_time(contender.candidate, task_.spot, task_.stage, contender.time,
                       contender.last_state);
     }
-    const bool is_left_out = contender.state == State::kWaiting;
-    if (is_left_out && contender.expected <= policy_.hopeless) result.complete = false;
     if (contender.state != State::kWaiting) ++result.tried;
     if (contender.state == State::kRejected) {
       result.rejected.push_back(std::move(contender.candidate));

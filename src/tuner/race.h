@@ -43,7 +43,8 @@ struct RaceResult {
   std::vector<Contender> ranking;  ///< Best first; only those with a time, the dropped included.
   std::vector<Candidate> rejected;
   int tried = 0;          ///< The rejected included.
-  bool complete = false;  ///< All were tried, and more samples would not change the order.
+  bool complete = false;  ///< All were tried, or all that is likely and many in vain; and more
+                          ///< samples would not change the order.
   double noise = 0;       ///< Relative spread of one sample.
 };
 

@@ -13,10 +13,11 @@
 namespace moetune {
 namespace {
 
-// A subset is worth packing where it saves this much of the largest bucket.
-constexpr double kWorthASubset = 1.5;
-// Of the time for confirming, kept for the intervals' ends.
-constexpr double kIntervalShare = 0.2;
+// Of the budget, kept for the intervals' ends.
+constexpr double kIntervalShare = 0.1;
+// Another pass over what is not resolved is begun with this share of the budget at the least.
+constexpr double kWorthAPass = 0.03;
+constexpr int kMostPasses = 8;
 // How far tuning has come, for the ETA, when races are done.
 constexpr double kRacesDone = 0.5;
 
@@ -47,16 +48,6 @@ Status validate(const TuneRequest& request) {
   return {};
 }
 
-Scale race_scale(const TuneRequest& request, const CandidateSpace& space) {
-  if (space.groups().size() > 1) return Scale::kSubset;
-  const Case largest{request.buckets.maximum(), request.workload, request.seed};
-  const Work full = request.bench->work(largest, Scale::kFull, 0);
-  const Work subset = request.bench->work(largest, Scale::kSubset, 0);
-  const bool is_smaller = full.bytes > kWorthASubset * subset.bytes ||
-                          full.operations > kWorthASubset * subset.operations;
-  return is_smaller ? Scale::kSubset : Scale::kFull;
-}
-
 std::vector<BucketState> bucket_states(const TuneRequest& request, size_t groups) {
   std::vector<BucketState> buckets;
   for (int64_t tokens : request.buckets.sizes()) {
@@ -81,14 +72,35 @@ Plan empty_plan(const TuneRequest& request) {
   return plan;
 }
 
-// The whole of it, after races: another layout, or each bucket by itself.
-Status decide(TuneState& state) {
+bool is_open(const BucketState& bucket) { return !bucket.evidence.resolved; }
+
+// The whole of it: races; then another layout, or each bucket by itself; and with what is left of
+// the time, again what is not resolved.
+Status race_and_decide(TuneState& state, BucketSearch& search) {
+  Meter& meter = state.meter;
   const double budget = state.request.budget_s;
-  const double now = state.meter.elapsed_s();
-  const double confirm_end = now + (1 - kIntervalShare) * (budget - now);
+  const double races_end = (1 - state.request.policy.confirm_share) * budget;
+  MOETUNE_RETURN_IF_ERROR(race_buckets(state, search, races_end));
+  meter.set_done(kRacesDone, 0);
   if (state.space.groups().size() > 1 && choose_other_layout(state, budget)) return {};
-  check_exactly(state, confirm_end);
-  return confirm_buckets(state, confirm_end);
+  const double end = (1 - kIntervalShare) * budget;
+  check_exactly(state, end);
+  MOETUNE_RETURN_IF_ERROR(confirm_buckets(state, end));
+  for (int pass = 1; pass < kMostPasses; ++pass) {
+    const auto resolved = std::count_if(state.buckets.begin(), state.buckets.end(),
+                                        [](const BucketState& b) { return !is_open(b); });
+    meter.set_done(kRacesDone + (1 - kRacesDone) * static_cast<double>(resolved) /
+                                    static_cast<double>(state.buckets.size()),
+                   static_cast<int>(resolved));
+    const double now = meter.elapsed_s();
+    if (resolved == std::ssize(state.buckets) || end - now < kWorthAPass * budget) break;
+    const int before = meter.report().measurements;
+    race_on(state, search, now + (1 - state.request.policy.confirm_share) * (end - now));
+    check_exactly(state, end);
+    MOETUNE_RETURN_IF_ERROR(confirm_buckets(state, end));
+    if (meter.report().measurements == before) break;
+  }
+  return {};
 }
 
 void fill_report(const TuneState& state, const Known& known, TuneReport& report) {
@@ -110,10 +122,11 @@ double work_of(const TuneState& state, int64_t tokens, Scale scale) {
   return size > 0 ? size : 1;
 }
 
-double expected_full_us(const TuneState& state, const BucketState& bucket) {
+double expected_us(const TuneState& state, const BucketState& bucket, Scale scale) {
   const double raced_us = bucket.searches[state.group].fallback_us;
-  return raced_us * work_of(state, bucket.tokens, Scale::kFull) /
-         work_of(state, bucket.tokens, state.race_scale);
+  if (scale == bucket.scale) return raced_us;
+  return raced_us * work_of(state, bucket.tokens, scale) /
+         work_of(state, bucket.tokens, bucket.scale);
 }
 
 double share_deadline_s(const Meter& meter, std::span<const double> weights, size_t index,
@@ -145,16 +158,10 @@ Result<TuneReport> tune_problem(const TuneRequest& request) {
   Meter meter(request, known, report);
   const bool has_weights = request.bench->weights(Scale::kFull).chunks() > 0;
   const CandidateSpace space(request.runners, request.buckets, has_weights);
-  TuneState state{request, meter,
-                  space,   race_scale(request, space),
-                  0,       bucket_states(request, space.groups().size())};
+  TuneState state{request, meter, space, 0, bucket_states(request, space.groups().size())};
 
   BucketSearch search(meter, space);
-  const double races_end = (1 - request.policy.confirm_share) * request.budget_s;
-  Status status = race_buckets(state, search, races_end);
-  meter.set_done(kRacesDone, 0);
-  if (status.ok()) status = decide(state);
-  if (!status.ok()) {
+  if (Status status = race_and_decide(state, search); !status.ok()) {
     meter.unload();
     return std::move(status).error();
   }

@@ -27,7 +27,7 @@ class BucketConfirmation {
         meter_(state.meter),
         bucket_(bucket),
         deadline_s_(deadline_s),
-        spot_(state.spot(bucket.tokens, Scale::kFull)),
+        spot_(state.spot(bucket.tokens, affordable_scale())),
         fallback_(state.space.fallback(bucket.tokens)) {}
 
   Status run();
@@ -35,6 +35,7 @@ class BucketConfirmation {
  private:
   enum class Next { kGoOn, kNextChallenger, kDone };
 
+  Scale affordable_scale();
   std::vector<Candidate> challengers();
   std::vector<Candidate> reranked(std::vector<Candidate> candidates);
   Next meet(const Candidate& challenger);
@@ -52,6 +53,16 @@ class BucketConfirmation {
   std::optional<Error> fallback_error_;
 };
 
+// The whole layer, unless rounds on it are too dear for the time there is and the races were on a
+// part.
+Scale BucketConfirmation::affordable_scale() {
+  const int rounds =
+      meter_.policy().least_confirm_rounds + static_cast<int>(state_.request.veto_workloads.size());
+  const double needed_s = 4e-6 * rounds * expected_us(state_, bucket_, Scale::kFull);
+  const bool is_dear = needed_s > deadline_s_ - meter_.elapsed_s();
+  return bucket_.confirm_scale = is_dear ? bucket_.scale : Scale::kFull;
+}
+
 // What was faster than the default in the race, best first.
 std::vector<Candidate> BucketConfirmation::challengers() {
   std::vector<Candidate> candidates;
@@ -65,8 +76,8 @@ std::vector<Candidate> BucketConfirmation::challengers() {
 }
 
 std::vector<Candidate> BucketConfirmation::reranked(std::vector<Candidate> candidates) {
-  if (state_.race_scale == Scale::kFull || candidates.size() < 2) return candidates;
-  const auto setting = meter_.setting(spot_, fallback_, expected_full_us(state_, bucket_));
+  if (bucket_.scale == spot_.scale || candidates.size() < 2) return candidates;
+  const auto setting = meter_.setting(spot_, fallback_, expected_us(state_, bucket_, spot_.scale));
   if (!setting.ok() || setting->fallback_us * setting->calls > kCheapSampleUs) return candidates;
   candidates.resize(std::min(candidates.size(), kRerank));
   std::vector<Contender> contenders;
@@ -111,7 +122,7 @@ Status BucketConfirmation::run() {
 
 BucketConfirmation::Next BucketConfirmation::meet(const Candidate& challenger) {
   const DuelResult duel = compare(meter_, {challenger, fallback_, spot_, Goal::kGain, "confirm",
-                                           deadline_s_, expected_full_us(state_, bucket_)});
+                                           deadline_s_, expected_us(state_, bucket_, spot_.scale)});
   if (duel.fallback_error) return default_failed(*duel.fallback_error);
   if (duel.challenger_failed) {
     bucket_.evidence.note =
@@ -170,9 +181,9 @@ BucketConfirmation::Next BucketConfirmation::verify_and_veto(const Candidate& ch
   }
   for (const std::string& workload : state_.request.veto_workloads) {
     meter_.begin("veto", bucket_.tokens, 2);
-    const DuelResult duel =
-        compare(meter_, {challenger, fallback_, state_.spot(bucket_.tokens, Scale::kFull, workload),
-                         Goal::kNoLoss, "veto", deadline_s_, expected_full_us(state_, bucket_)});
+    const DuelResult duel = compare(
+        meter_, {challenger, fallback_, state_.spot(bucket_.tokens, spot_.scale, workload),
+                 Goal::kNoLoss, "veto", deadline_s_, expected_us(state_, bucket_, spot_.scale)});
     if (duel.fallback_error) return default_failed(*duel.fallback_error);
     if (duel.challenger_failed) return Next::kNextChallenger;
     if (duel.outcome == Outcome::kLoss) {
@@ -187,7 +198,9 @@ BucketConfirmation::Next BucketConfirmation::verify_and_veto(const Candidate& ch
   bucket_.chosen = challenger;
   bucket_.is_default = false;
   evidence.challenger.clear();
-  evidence.note.clear();
+  evidence.note = spot_.scale == Scale::kFull
+                      ? ""
+                      : "confirmed on a part of the experts, with as many rows each";
   evidence.resolved = true;
   return Next::kDone;
 }
@@ -203,12 +216,16 @@ std::vector<double> confirm_weights(const TuneState& state) {
   std::vector<double> weights;
   for (const BucketState& bucket : state.buckets) {
     const SearchResult& search = bucket.searches[state.group];
+    if (bucket.evidence.resolved) {
+      weights.push_back(0);
+      continue;
+    }
     double gain = 0;
     if (!search.ranking.empty() && search.fallback_us > 0) {
       gain = search.fallback_us / search.ranking[0].time.median_us - 1;
     }
     weights.push_back(bucket.importance * std::max(kLeastGain, gain) *
-                      std::sqrt(expected_full_us(state, bucket)));
+                      std::sqrt(expected_us(state, bucket, bucket.scale)));
   }
   return weights;
 }
@@ -220,6 +237,7 @@ Status confirm_buckets(TuneState& state, double end_s) {
   const std::vector<double> weights = confirm_weights(state);
   for (size_t i = 0; i < state.buckets.size(); ++i) {
     BucketState& bucket = state.buckets[i];
+    if (bucket.evidence.resolved) continue;
     const SearchResult& search = bucket.searches[state.group];
     bucket.evidence.candidates = search.tried;
     bucket.evidence.rejected = search.rejected;

@@ -33,6 +33,15 @@ bool needs_proof(TuneState& state, const Candidate& candidate, const Spot& spot)
   return !state.meter.is_out(candidate, spot) && !is_exact(state, candidate, spot.what.tokens);
 }
 
+// Weights of the exact problem that are small beside those that are packed already can be there at
+// once.
+bool is_large(const TuneState& state) {
+  constexpr int64_t kSmallShare = 8;
+  const TuneRequest& request = state.request;
+  return kSmallShare * request.exact_bench->weights(Scale::kSubset).chunks() >
+         request.bench->weights(Scale::kFull).chunks();
+}
+
 // False where the exact problem cannot be set up or time is up: what is not proven then cannot win.
 bool check_bucket(TuneState& state, const BucketState& bucket, bool& is_loaded, double end_s) {
   const Candidate fallback = state.space.fallback(bucket.tokens);
@@ -45,7 +54,7 @@ bool check_bucket(TuneState& state, const BucketState& bucket, bool& is_loaded, 
     if (state.meter.over(end_s)) return false;
     if (needs_proof(state, contender.candidate, spot)) {
       Status ready;
-      if (!is_loaded) state.meter.unload();  // Only one set of weights at a time.
+      if (!is_loaded && is_large(state)) state.meter.unload();
       if (!is_loaded) ready = executor.load(state.layout_group().layouts, Scale::kSubset);
       is_loaded = ready.ok();
       if (ready.ok() && !is_selected) ready = executor.select(spot.what, 1);

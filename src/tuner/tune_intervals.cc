@@ -145,34 +145,34 @@ std::optional<int> IntervalSettler::judge(int64_t tokens, int owner, int other) 
 std::optional<bool> IntervalSettler::holds(int candidate, int64_t tokens) {
   const DuelResult duel =
       compare(meter_, {of(candidate).chosen, state_.space.fallback(tokens),
-                       state_.spot(tokens, Scale::kFull), Goal::kNoLoss, "interval", deadline_s_,
-                       expected_us(candidate, tokens)});
+                       state_.spot(tokens, of(candidate).confirm_scale), Goal::kNoLoss, "interval",
+                       deadline_s_, expected_us(candidate, tokens)});
   if (duel.challenger_failed || duel.outcome == Outcome::kLoss) return false;
   if (duel.outcome == Outcome::kNoLoss) return true;
   return std::nullopt;
 }
 
-// Shown on this size, and no worse than the default there.
 // Shown on this size. Two near-equals could use up the zone's time here, and it would hardly matter
 // who gets it.
 bool IntervalSettler::beats(int challenger, const Candidate& holder, int64_t tokens) {
   constexpr double kShare = 0.3;
   const double now = meter_.elapsed_s();
-  const DuelResult duel = compare(
-      meter_, {of(challenger).chosen, holder, state_.spot(tokens, Scale::kFull), Goal::kGain,
-               "interval", now + kShare * (deadline_s_ - now), expected_us(challenger, tokens)});
+  const DuelResult duel =
+      compare(meter_, {of(challenger).chosen, holder,
+                       state_.spot(tokens, of(challenger).confirm_scale), Goal::kGain, "interval",
+                       now + kShare * (deadline_s_ - now), expected_us(challenger, tokens)});
   return duel.outcome == Outcome::kBetter;
 }
 
 // Times grow no faster than the number of tokens, and less than twofold within most intervals.
 double IntervalSettler::expected_us(int bucket, int64_t tokens) const {
-  const double at_bucket = expected_full_us(state_, of(bucket));
+  const double at_bucket = moetune::expected_us(state_, of(bucket), of(bucket).confirm_scale);
   const double ratio = static_cast<double>(tokens) / static_cast<double>(of(bucket).tokens);
   return at_bucket * std::clamp(ratio, 0.5, 2.0);
 }
 
 double IntervalSettler::race_us(const Candidate& candidate, int at_bucket) const {
-  const Spot spot = state_.spot(of(at_bucket).tokens, state_.race_scale);
+  const Spot spot = state_.spot(of(at_bucket).tokens, of(at_bucket).scale);
   const MeasurementRecord* record = meter_.known().timed(candidate, spot, -1);
   return record == nullptr ? 0 : record->time.median_us;
 }
@@ -181,7 +181,8 @@ double IntervalSettler::race_us(const Candidate& candidate, int at_bucket) const
 bool IntervalSettler::held_in_race(int candidate, int at_bucket) const {
   const double fallback_us = race_us(state_.space.fallback(of(at_bucket).tokens), at_bucket);
   const double candidate_us = race_us(of(candidate).chosen, at_bucket);
-  return candidate_us > 0 && candidate_us <= fallback_us;
+  const double room = 1 + meter_.policy().veto_loss / 2;
+  return candidate_us > 0 && candidate_us * room <= fallback_us;
 }
 
 bool IntervalSettler::fits(int bucket, int64_t from, int64_t to) const {

@@ -19,6 +19,21 @@ double steady_now_s() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
+// Adds the time until it goes out of scope.
+class Spending {
+ public:
+  Spending(const std::function<double()>& now, double& total)
+      : now_(now), total_(total), start_s_(now()) {}
+  ~Spending() { total_ += now_() - start_s_; }
+  Spending(const Spending&) = delete;
+  Spending& operator=(const Spending&) = delete;
+
+ private:
+  const std::function<double()>& now_;
+  double& total_;
+  double start_s_;
+};
+
 Error no_time() { return {ErrorCode::kInterrupted, "the budget is spent"}; }
 
 }  // namespace
@@ -68,6 +83,7 @@ double Meter::left_s(double deadline_s) const {
 void Meter::unload() {
   request_.executor->unload();
   is_loaded_ = false;
+  holds_all_ = false;
   aimed_at_.clear();
 }
 
@@ -75,13 +91,22 @@ Status Meter::load(Scale scale) {
   if (is_loaded_ && loaded_scale_ == scale && loaded_ == layouts_) return {};
   const auto chunks = static_cast<double>(request_.bench->weights(scale).chunks()) *
                       static_cast<double>(layouts_.size());
-  if (left_s(request_.budget_s) <= load_s_per_chunk_ * chunks) return no_time();
-  begin("pack", 0, 0);
+  if (loaded_ != layouts_) holds_all_ = false;
+  const bool packs = !holds_all_;
+  if (packs && left_s(request_.budget_s) <= load_s_per_chunk_ * chunks) return no_time();
+  if (packs) begin("pack", 0, 0);
   const double before = now_();
   is_loaded_ = false;
   aimed_at_.clear();
-  MOETUNE_RETURN_IF_ERROR(request_.executor->load(layouts_, scale));
-  if (chunks > 0) load_s_per_chunk_ = (now_() - before) / chunks;
+  {
+    const Spending spending(now_, report_.spent.pack);
+    // All of one layout serves both scales, so that going from one to the other packs nothing.
+    if (scale == Scale::kSubset && layouts_.size() == 1 && !holds_all_)
+      holds_all_ = request_.executor->load(layouts_, Scale::kFull).ok();
+    MOETUNE_RETURN_IF_ERROR(request_.executor->load(layouts_, scale));
+    if (scale == Scale::kFull) holds_all_ = true;
+  }
+  if (chunks > 0 && packs) load_s_per_chunk_ = (now_() - before) / chunks;
   loaded_ = layouts_;
   loaded_scale_ = scale;
   is_loaded_ = true;
@@ -97,6 +122,7 @@ Status Meter::aim(const Spot& spot, int routings) {
   if (progress_.phase != before.phase) begin(before.phase, before.tokens, before.candidates_left);
   if (aimed_at_ == place) return {};
   aimed_at_.clear();
+  const Spending spending(now_, report_.spent.inputs);
   if (Status status = request_.executor->select(spot.what, routings); !status.ok()) {
     return place_failed(spot, status.error());
   }
@@ -130,6 +156,14 @@ Result<Setting> Meter::setting(const Spot& spot, const Candidate& fallback, doub
   return settings_[spot.text()] = setting_for(policy(), fallback_us);
 }
 
+Status Meter::check_before_exploring(const Candidate& candidate, const Spot& spot) {
+  constexpr double kDearCallUs = 20000;
+  const auto setting = settings_.find(spot.text());
+  const bool is_dear = setting != settings_.end() && setting->second.fallback_us > kDearCallUs;
+  if (is_dear && passed_somewhere_.contains(identity(candidate))) return {};
+  return check(candidate, spot, "check");
+}
+
 Status Meter::check(const Candidate& candidate, const Spot& spot, const std::string& phase,
                     int routing) {
   const std::string place = fmt::format("{}|{}|{}", identity(candidate), spot.text(), phase);
@@ -140,12 +174,19 @@ Status Meter::check(const Candidate& candidate, const Spot& spot, const std::str
   const int sample = routing % routings;
   Workbench& bench = *request_.bench;
   const std::vector<int64_t> rows = bench.check_rows(spot.what, spot.scale, sample);
-  MOETUNE_ASSIGN_OR_RETURN(const CheckOutput out,
-                           request_.executor->check(candidate, sample, rows));
+  CheckOutput out;
+  {
+    const Spending spending(now_, report_.spent.check);
+    MOETUNE_ASSIGN_OR_RETURN(out, request_.executor->check(candidate, sample, rows));
+  }
+  report_.spent.compile += out.compile_seconds;
+  report_.spent.check -= out.compile_seconds;
   if (!out.damage.empty()) return Error{ErrorCode::kWrongResult, out.damage};
+  const Spending spending(now_, report_.spent.judge);
   const Verdict verdict = bench.judge(spot.what, spot.scale, sample, rows, out.outputs);
   if (!verdict.ok) return Error{ErrorCode::kWrongResult, verdict.reason};
   passed_.insert(place);
+  passed_somewhere_.insert(identity(candidate));
   return {};
 }
 
@@ -153,6 +194,7 @@ Result<Sample> Meter::sample(const Candidate& candidate, const Spot& spot, int s
   const Setting& setting = settings_.at(spot.text());
   MOETUNE_RETURN_IF_ERROR(aim(spot, setting.routings));
   const Candidate* order[] = {&candidate};
+  const Spending spending(now_, report_.spent.sample);
   MOETUNE_ASSIGN_OR_RETURN(const std::vector<Sample> samples,
                            request_.executor->measure(order, stage, setting.calls));
   ++report_.measurements;

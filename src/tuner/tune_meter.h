@@ -11,6 +11,7 @@
 
 #include "moetune/autotuner.h"
 #include "moetune/measuring.h"
+#include "tuner/paired_test.h"
 #include "tuner/tune_known.h"
 
 namespace moetune {
@@ -69,6 +70,13 @@ class Meter {
   /// `phase` is "check" before timing and "verify" after.
   Status check(const Candidate& candidate, const Spot& spot, const std::string& phase,
                int routing = 0);
+  /// The same, except that where calls are dear a candidate that was right at another spot in this
+  /// run may go ahead: for times that decide nothing by themselves.
+  Status check_before_exploring(const Candidate& candidate, const Spot& spot);
+  /// Packs what measuring at a scale needs, if it is not there.
+  Status prepare(Scale scale) { return load(scale); }
+  /// Says which candidates are likely to be checked next, so that compiling them may begin.
+  void prefetch(std::span<const Candidate> candidates) { request_.executor->prefetch(candidates); }
   /// One sample of a checked candidate at a spot whose setting is known. `stage` < 0: the whole
   /// operator.
   Result<Sample> sample(const Candidate& candidate, const Spot& spot, int stage);
@@ -81,6 +89,8 @@ class Meter {
               const std::string& phase);
 
   // ---- Knowledge ----
+  /// Comparisons of this run, by who, whom, where and why: one that time cut short can go on.
+  std::map<std::string, PairedTest>& duels() { return duels_; }
   Known& known() { return known_; }
   TuneReport& report() { return report_; }
   const TuneRequest& request() const { return request_; }
@@ -116,12 +126,15 @@ class Meter {
   std::vector<WeightLayout> loaded_;
   Scale loaded_scale_ = Scale::kFull;
   bool is_loaded_ = false;
+  bool holds_all_ = false;  // The weights of all chunks are packed in layouts loaded_.
   double load_s_per_chunk_ = 0;
   std::string aimed_at_;
+  std::map<std::string, PairedTest> duels_;
   std::map<std::string, Setting> settings_;
   std::map<std::string, double> floors_us_;
   std::set<std::string> broken_places_;
   std::set<std::string> passed_;
+  std::set<std::string> passed_somewhere_;
   std::map<std::string, std::string> layout_names_;
 
   TuneProgress progress_;

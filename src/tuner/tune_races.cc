@@ -2,11 +2,41 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
+#include <span>
 
 #include "tuner/tune_state.h"
 
 namespace moetune {
 namespace {
+
+// A part of the layer stands for the whole where that saves much of a dear call, and experts have
+// rows enough for their loads to be alike.
+constexpr double kWorthASubset = 1.5;
+constexpr double kDearCallUs = 20000;
+constexpr double kLeastRowsPerChunk = 2;
+constexpr double kDearness = 0.4;
+
+Scale scale_of(const TuneState& state, size_t index) {
+  if (state.space.groups().size() > 1) return Scale::kSubset;
+  if (index == 0) return Scale::kFull;  // Nothing is known of its cost yet.
+  const BucketState& below = state.buckets[index - 1];
+  const int64_t tokens = state.buckets[index].tokens;
+  const double below_us = expected_us(state, below, Scale::kFull);
+  const double expected =
+      below_us * work_of(state, tokens, Scale::kFull) / work_of(state, below.tokens, Scale::kFull);
+  if (expected < kDearCallUs) return Scale::kFull;
+  Workbench& bench = *state.request.bench;
+  const Case what = state.spot(tokens, Scale::kFull).what;
+  const Work full = bench.work(what, Scale::kFull, 0);
+  const Work subset = bench.work(what, Scale::kSubset, 0);
+  const Work one = bench.work({1, what.workload, what.seed}, Scale::kFull, 0);
+  const bool is_smaller = full.bytes > kWorthASubset * subset.bytes ||
+                          full.operations > kWorthASubset * subset.operations;
+  const double rows = subset.operations / one.operations * static_cast<double>(one.touched_chunks);
+  const bool is_alike = rows >= kLeastRowsPerChunk * static_cast<double>(subset.touched_chunks);
+  return is_smaller && is_alike ? Scale::kSubset : Scale::kFull;
+}
 
 std::vector<WeightLayout> all_layouts(const CandidateSpace& space) {
   std::vector<WeightLayout> layouts;
@@ -27,24 +57,36 @@ bool has_raced(const SearchResult& search, const Candidate& candidate) {
                      [&](const Contender& c) { return c.candidate == candidate; });
 }
 
-// Large sizes need more time, though not in proportion: they have fewer samples, each of which is
-// less noisy.
-std::vector<double> race_weights(const TuneState& state) {
+// A sample costs the same at all sizes whose calls are shorter than a rotation over routings, and
+// from there on as much as a call. Dear sizes get more time, though not in proportion: they have
+// fewer samples, each of which is less noisy.
+std::vector<double> race_weights(const TuneState& state, double smallest_us) {
+  const double least_us = state.meter.policy().max_rotation_us;
+  const double smallest_work = work_of(state, state.buckets[0].tokens, Scale::kFull);
   std::vector<double> weights;
   for (const BucketState& bucket : state.buckets) {
-    weights.push_back(bucket.importance *
-                      std::cbrt(work_of(state, bucket.tokens, state.race_scale)));
+    const double work = work_of(state, bucket.tokens, Scale::kFull) / smallest_work;
+    const double sample_us = std::max(least_us, smallest_us * work);
+    weights.push_back(bucket.importance * std::pow(sample_us, kDearness));
   }
   return weights;
 }
 
 // Upwards: small sizes are cheap and leave time to the large ones, which start from what won below.
 Status race_upwards(TuneState& state, BucketSearch& search, double end_s) {
+  // Once for all, not at the first bucket's cost. Whoever cannot be packed is told of at the
+  // bucket.
+  (void)state.meter.prepare(state.space.groups().size() > 1 ? Scale::kSubset : Scale::kFull);
   const size_t groups = state.space.groups().size();
-  const std::vector<double> weights = race_weights(state);
+  const BucketState& smallest = state.buckets[0];
+  const auto first =
+      state.meter.setting(state.spot(smallest.tokens, groups > 1 ? Scale::kSubset : Scale::kFull),
+                          state.space.fallback(smallest.tokens));
+  const std::vector<double> weights = race_weights(state, first.ok() ? first->fallback_us : 0);
   for (size_t i = 0; i < state.buckets.size(); ++i) {
     BucketState& bucket = state.buckets[i];
-    const Spot spot = state.spot(bucket.tokens, state.race_scale);
+    bucket.scale = bucket.confirm_scale = scale_of(state, i);
+    const Spot spot = state.spot(bucket.tokens, bucket.scale);
     const double deadline = share_deadline_s(state.meter, weights, i, end_s);
     if (state.meter.over(deadline)) continue;
     state.meter.begin("check", bucket.tokens, 0);
@@ -72,10 +114,17 @@ Status race_upwards(TuneState& state, BucketSearch& search, double end_s) {
 
 // Downwards, with what is left of the time: unfinished searches go on, and what won above is tried
 // below.
-void race_downwards(TuneState& state, BucketSearch& search, double end_s) {
+void race_downwards(TuneState& state, BucketSearch& search, std::span<const size_t> groups,
+                    double end_s) {
+  const auto wants_more = [&](const BucketState& bucket) {
+    return !bucket.evidence.resolved && std::any_of(groups.begin(), groups.end(), [&](size_t g) {
+      return !bucket.searches[g].complete;
+    });
+  };
   for (size_t i = state.buckets.size(); i-- > 0;) {
     BucketState& bucket = state.buckets[i];
-    for (size_t group = 0; group < state.space.groups().size(); ++group) {
+    if (bucket.evidence.resolved) continue;
+    for (const size_t group : groups) {
       SearchResult& found = bucket.searches[group];
       if (found.fallback_us <= 0) continue;
       std::vector<Candidate> incumbents;
@@ -85,10 +134,12 @@ void race_downwards(TuneState& state, BucketSearch& search, double end_s) {
           std::all_of(incumbents.begin(), incumbents.end(),
                       [&](const Candidate& candidate) { return has_raced(found, candidate); });
       const double now = state.meter.elapsed_s();
-      const double share = (end_s - now) / static_cast<double>(i + 1);
+      const auto others = std::count_if(
+          state.buckets.begin(), state.buckets.begin() + static_cast<ptrdiff_t>(i), wants_more);
+      const double share = (end_s - now) / static_cast<double>(others + 1);
       if (state.meter.over(end_s) || (found.complete && nothing_new)) continue;
       SearchResult again =
-          search.run(state.space.groups()[group], state.spot(bucket.tokens, state.race_scale),
+          search.run(state.space.groups()[group], state.spot(bucket.tokens, bucket.scale),
                      now + share, incumbents);
       if (!again.ranking.empty() && again.fallback_us > 0) found = std::move(again);
     }
@@ -100,8 +151,15 @@ void race_downwards(TuneState& state, BucketSearch& search, double end_s) {
 Status race_buckets(TuneState& state, BucketSearch& search, double end_s) {
   state.meter.use_layouts(all_layouts(state.space));
   if (Status status = race_upwards(state, search, end_s); !status.ok()) return status;
-  race_downwards(state, search, end_s);
+  std::vector<size_t> groups(state.space.groups().size());
+  std::iota(groups.begin(), groups.end(), size_t{0});
+  race_downwards(state, search, groups, end_s);
   return {};
+}
+
+void race_on(TuneState& state, BucketSearch& search, double end_s) {
+  state.meter.use_layouts(state.layout_group().layouts);
+  race_downwards(state, search, std::span(&state.group, 1), end_s);
 }
 
 }  // namespace moetune

@@ -14,6 +14,11 @@ namespace {
 constexpr size_t kFinalistsPerRace = 3;
 // Of a bucket's time, kept for the race of whole candidates.
 constexpr double kFinalShare = 0.3;
+// Of a bucket's time, at most, for telling which schemes are worth searching.
+constexpr double kSchemeShare = 0.15;
+// A scheme whose start is slower than this times the best start is not searched: tuning a stage
+// seldom brings more.
+constexpr double kHopelessScheme = 1.6;
 
 void add_once(std::vector<Candidate>& list, const Candidate& candidate) {
   if (std::find(list.begin(), list.end(), candidate) == list.end()) list.push_back(candidate);
@@ -46,9 +51,13 @@ SearchResult BucketSearch::run(const LayoutGroup& group, const Spot& spot, doubl
     if (space_.fits(incumbent, group, tokens)) add_once(fitting, incumbent);
   }
   SearchResult result;
+  result.complete = true;
   finalists_.clear();
-  const std::vector<Arm> arms = space_.arms(group, tokens);
+  tried_.clear();
+  rejected_.clear();
   const double start = meter_.elapsed_s();
+  const std::vector<Arm> arms = promising(scope, space_.arms(group, tokens),
+                                          start + kSchemeShare * (deadline_s - start), fitting);
   const double arms_end = start + (1 - kFinalShare) * (deadline_s - start);
   for (size_t i = 0; i < arms.size(); ++i) {
     const double now = meter_.elapsed_s();
@@ -56,7 +65,51 @@ SearchResult BucketSearch::run(const LayoutGroup& group, const Spot& spot, doubl
     search_arm(scope, arms[i], now + share, fitting, result);
   }
   final_race(scope, fitting, result);
+  result.tried = static_cast<int>(tried_.size() + rejected_.size());
+  result.rejected = static_cast<int>(rejected_.size());
   return result;
+}
+
+void BucketSearch::note(const RaceResult& raced) {
+  for (const Contender& ranked : raced.ranking) tried_.insert(ranked.candidate.text());
+  for (const Candidate& rejected : raced.rejected) {
+    tried_.erase(rejected.text());
+    rejected_.insert(rejected.text());
+  }
+}
+
+std::vector<Arm> BucketSearch::promising(const Scope& scope, std::vector<Arm> arms,
+                                         double deadline_s,
+                                         const std::vector<Candidate>& incumbents) {
+  if (arms.size() < 2) return arms;
+  std::vector<Contender> contenders;
+  std::vector<Candidate> starts;
+  const auto add = [&](const Candidate& candidate) {
+    if (std::find(starts.begin(), starts.end(), candidate) != starts.end()) return;
+    starts.push_back(candidate);
+    contenders.push_back(contender(candidate, scope.spot, true));
+  };
+  for (const Arm& arm : arms) add(arm.base);
+  for (const Candidate& incumbent : incumbents) add(incumbent);
+  meter_.begin("race", scope.spot.what.tokens, static_cast<int>(contenders.size()));
+  const RaceTask task{scope.spot, -1, deadline_s, race_seed(scope.spot, "schemes")};
+  const RaceResult raced = race(meter_, task, std::move(contenders));
+  note(raced);
+  if (raced.ranking.empty()) return arms;
+  const double limit = kHopelessScheme * raced.ranking[0].time.median_us;
+  std::vector<Arm> kept;
+  for (Arm& arm : arms) {
+    // Of those of this scheme, the fastest comes first. A base that failed says nothing of the
+    // scheme, and one that time did not suffice for is not there either.
+    const auto found =
+        std::find_if(raced.ranking.begin(), raced.ranking.end(), [&](const Contender& c) {
+          return c.candidate.runner == arm.base.runner && c.candidate.scheme == arm.base.scheme;
+        });
+    if (found != raced.ranking.end() && found->time.median_us > limit) continue;
+    if (found != raced.ranking.end()) arm.base = found->candidate;
+    kept.push_back(std::move(arm));
+  }
+  return kept;
 }
 
 void BucketSearch::search_arm(const Scope& scope, const Arm& arm, double deadline_s,
@@ -68,10 +121,12 @@ void BucketSearch::search_arm(const Scope& scope, const Arm& arm, double deadlin
     const double now = meter_.elapsed_s();
     const double share = (deadline_s - now) / static_cast<double>(stages - stage);
     const RaceResult raced = race_stage(scope, arm, stage, base, now + share, incumbents);
-    result.tried += raced.tried;
-    result.rejected += static_cast<int>(raced.rejected.size());
-    result.complete = (result.tried == raced.tried || result.complete) && raced.complete;
-    if (raced.ranking.empty()) return;
+    note(raced);
+    result.complete = result.complete && raced.complete;
+    if (raced.ranking.empty()) {
+      result.complete = false;
+      return;
+    }
     base = raced.ranking[0].candidate;
     const size_t last = std::min(raced.ranking.size(), kFinalistsPerRace);
     for (Candidate& other : close) other.stages[stage] = base.stages[stage];
@@ -133,9 +188,8 @@ void BucketSearch::final_race(const Scope& scope, const std::vector<Candidate>& 
   for (const Candidate& finalist : finalists_) add(finalist, false);
   const RaceTask task{scope.spot, -1, scope.deadline_s, race_seed(scope.spot, "final")};
   RaceResult raced = race(meter_, task, std::move(contenders));
+  note(raced);
   result.complete = result.complete && raced.complete;
-  result.rejected += static_cast<int>(raced.rejected.size());
-  result.tried = std::max(result.tried, raced.tried);
   result.ranking = std::move(raced.ranking);
   for (const Contender& ranked : result.ranking) {
     if (ranked.candidate == scope.fallback) result.fallback_us = ranked.time.median_us;

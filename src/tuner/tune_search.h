@@ -20,7 +20,7 @@ namespace moetune {
 struct SearchResult {
   std::vector<Contender> ranking;  ///< Whole operator, best first; the default among them.
   double fallback_us = 0;          ///< The default's median; 0 where it was not timed.
-  int tried = 0;
+  int tried = 0;                   ///< Different candidates, the rejected included.
   int rejected = 0;
   bool complete = false;  ///< More time would not change the ranking.
 };
@@ -47,12 +47,18 @@ class BucketSearch {
     Candidate fallback;
   };
 
+  /// The arms worth searching, and each arm's start: the incumbent of its scheme where that is
+  /// faster than its base.
+  std::vector<Arm> promising(const Scope& scope, std::vector<Arm> arms, double deadline_s,
+                             const std::vector<Candidate>& incumbents);
   void search_arm(const Scope& scope, const Arm& arm, double deadline_s,
                   const std::vector<Candidate>& incumbents, SearchResult& result);
   RaceResult race_stage(const Scope& scope, const Arm& arm, size_t stage, const Candidate& base,
                         double deadline_s, const std::vector<Candidate>& incumbents);
   void final_race(const Scope& scope, const std::vector<Candidate>& incumbents,
                   SearchResult& result);
+  /// Counts who took part.
+  void note(const RaceResult& raced);
   Contender contender(const Candidate& candidate, const Spot& spot, bool pinned) const;
 
   Meter& meter_;
@@ -61,6 +67,7 @@ class BucketSearch {
   std::map<std::string, std::set<std::string>>
       bad_;  // tactics that made a good candidate bad, likewise
   std::vector<Candidate> finalists_;
+  std::set<std::string> tried_, rejected_;  // candidate texts, of this run
 };
 
 }  // namespace moetune

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <functional>
 #include <set>
+#include <utility>
 
 #include "tuner/fit.h"
 
@@ -13,6 +14,7 @@ namespace {
 // on each other, or on the layout, are searched at all, and those of real runners are ten times
 // smaller.
 constexpr int64_t kMostCombinations = 20000;
+constexpr size_t kLikelyPerStage = 16;
 
 using Points = std::vector<std::vector<Tactic>>;  // by stage
 
@@ -89,28 +91,15 @@ CandidateSpace::CandidateSpace(std::span<TunableRunner* const> runners, const Bu
 void CandidateSpace::find_groups(const Buckets& buckets) {
   const Candidate first = fallback(buckets.maximum());
   groups_.push_back({{{first.runner, runners_[0]->layout(first)}}, true});
-  const std::set<int64_t> sizes{buckets.sizes().front(), buckets.maximum()};
   for (TunableRunner* runner : runners_) {
-    for (int64_t tokens : sizes) add_to_groups(*runner, runner->default_candidate(tokens));
-    for (const Scheme& scheme : runner->schemes()) {
-      for (int64_t tokens : sizes) {
-        for_each_combination(prototype_of(*runner, scheme), points_of(scheme, tokens),
-                             [&](const Candidate& candidate) {
-                               if (runner->why_excluded(candidate, tokens).empty()) {
-                                 add_to_groups(*runner, candidate);
-                               }
-                             });
-      }
+    for (const std::string& layout : runner->layouts()) {
+      const WeightLayout one{runner->name(), layout};
+      const bool is_there =
+          std::any_of(groups_.begin(), groups_.end(),
+                      [&](const LayoutGroup& group) { return group.layouts[0] == one; });
+      if (!is_there) groups_.push_back({{one}, false});
     }
   }
-}
-
-void CandidateSpace::add_to_groups(const TunableRunner& runner, const Candidate& candidate) {
-  const WeightLayout layout{runner.name(), runner.layout(candidate)};
-  for (const LayoutGroup& group : groups_) {
-    if (group.layouts[0] == layout) return;
-  }
-  groups_.push_back({{layout}, false});
 }
 
 bool CandidateSpace::fits(const Candidate& candidate, const LayoutGroup& group,
@@ -150,14 +139,32 @@ std::optional<Candidate> CandidateSpace::closest(const Arm& arm, const LayoutGro
                                                  int64_t tokens) const {
   Points points = points_of(*arm.scheme, tokens);
   if (fixed_stage) points[*fixed_stage] = {target.stages[*fixed_stage].tactic};
+  const Candidate prototype = prototype_of(*arm.runner, *arm.scheme);
   std::optional<Candidate> best;
   int best_likeness = -1;
-  for_each_combination(prototype_of(*arm.runner, *arm.scheme), points, [&](const Candidate& c) {
+  const auto consider = [&](const Candidate& c) {
     const int found = likeness(c, target);
     if (found <= best_likeness || !fits(c, group, tokens)) return;
     best = c;
     best_likeness = found;
-  });
+  };
+  // Where stages do not depend on each other, the closest of each make the closest of all.
+  Points likely = points;
+  for (size_t s = 0; s < likely.size(); ++s) {
+    std::vector<std::pair<int, size_t>> order;
+    Candidate one = prototype;
+    for (size_t i = 0; i < likely[s].size(); ++i) {
+      one.stages[s].tactic = likely[s][i];
+      order.emplace_back(-likeness(one, target), i);
+    }
+    std::sort(order.begin(), order.end());
+    order.resize(std::min(order.size(), kLikelyPerStage));
+    std::vector<Tactic> kept;
+    for (const auto& [unlikeness, i] : order) kept.push_back(std::move(likely[s][i]));
+    likely[s] = std::move(kept);
+  }
+  for_each_combination(prototype, likely, consider);
+  if (!best) for_each_combination(prototype, points, consider);
   return best;
 }
 

@@ -51,7 +51,6 @@ class CandidateSpace {
 
  private:
   void find_groups(const Buckets& buckets);
-  void add_to_groups(const TunableRunner& runner, const Candidate& candidate);
   std::optional<Candidate> closest(const Arm& arm, const LayoutGroup& group,
                                    const Candidate& target, std::optional<size_t> fixed_stage,
                                    int64_t tokens) const;

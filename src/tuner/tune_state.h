@@ -16,6 +16,8 @@ namespace moetune {
 struct BucketState {
   int64_t tokens = 0;
   double importance = 1;
+  Scale scale = Scale::kFull;          ///< Of its races.
+  Scale confirm_scale = Scale::kFull;  ///< Of its confirmation, vetoes and interval ends.
   std::vector<SearchResult> searches;  ///< By layout group.
   Candidate chosen;
   bool is_default = true;
@@ -26,7 +28,6 @@ struct TuneState {
   const TuneRequest& request;
   Meter& meter;
   const CandidateSpace& space;
-  Scale race_scale = Scale::kFull;
   size_t group = 0;  ///< Whose layout the plan has.
   std::vector<BucketState> buckets;
 
@@ -41,8 +42,8 @@ struct TuneState {
 /// the workbench does not say.
 double work_of(const TuneState& state, int64_t tokens, Scale scale);
 
-/// The default's time at full size, from the bucket's race; 0 where it was not raced.
-double expected_full_us(const TuneState& state, const BucketState& bucket);
+/// The default's time at a scale, from the bucket's race; 0 where it was not raced.
+double expected_us(const TuneState& state, const BucketState& bucket, Scale scale);
 
 /// When the share of `index` in the time until `end_s` is used up, by its weight among its own and
 /// the later ones. What one leaves unused is there for those after it.
@@ -57,6 +58,8 @@ std::string utc_now();
 
 /// Races every bucket in every layout group until `end_s`. An error where the default itself fails.
 Status race_buckets(TuneState& state, BucketSearch& search, double end_s);
+/// Goes on with the races of buckets that are not resolved and whose search is not complete.
+void race_on(TuneState& state, BucketSearch& search, double end_s);
 /// Whether another layout than the default's makes the better plan. If so it becomes the state's
 /// group, every bucket has its choice, and nothing is left to confirm: there is no falling back to
 /// the default within such a plan.
@@ -65,8 +68,8 @@ bool choose_other_layout(TuneState& state, double end_s);
 void check_exactly(TuneState& state, double end_s);
 /// Whether nothing stands against a candidate from check_exactly().
 bool is_exact(TuneState& state, const Candidate& candidate, int64_t tokens);
-/// Confirms each bucket's winner against the default, and vetoes. An error where the default itself
-/// fails.
+/// Confirms the winner of each bucket that is not resolved against the default, and vetoes. An
+/// error where the default itself fails.
 Status confirm_buckets(TuneState& state, double end_s);
 /// The plan's decisions: who runs at the buckets, and between them.
 std::vector<Decision> settle_intervals(TuneState& state);

@@ -75,10 +75,15 @@ Work FakeBench::work(const Case& c, Scale scale, int) {
 }
 
 Status FakeExecutor::load(std::span<const WeightLayout> layouts, Scale scale) {
+  const bool is_packed =
+      is_loaded_ && packed_scale_ == Scale::kFull &&
+      std::equal(layouts.begin(), layouts.end(), layouts_.begin(), layouts_.end());
   layouts_.assign(layouts.begin(), layouts.end());
   scale_ = scale;
-  is_loaded_ = true;
   samples_ = 0;
+  if (is_packed) return {};
+  is_loaded_ = true;
+  packed_scale_ = scale;
   const auto chunks = static_cast<double>(world_.bench.weights(scale).chunks());
   world_.now_s += world_.load_s_per_chunk * chunks * static_cast<double>(layouts.size());
   return {};

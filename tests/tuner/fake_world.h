@@ -89,6 +89,7 @@ class FakeExecutor final : public Executor {
   FakeWorld& world_;
   std::vector<WeightLayout> layouts_;
   Scale scale_ = Scale::kFull;
+  Scale packed_scale_ = Scale::kFull;
   bool is_loaded_ = false;
   Case case_;
   int samples_ = 0;

@@ -89,7 +89,17 @@ Result<std::shared_ptr<Executable>> MmaLayer::compile(const ContextPtr& context,
   return std::shared_ptr<Executable>(std::move(layer));
 }
 
-Status MmaLayer::load(const std::string& label) {
+std::vector<CompileRequest> MmaLayer::programs(const ContextPtr& context, const FusedMoeSpec& spec,
+                                               const GemmTactic& gemm1, const GemmTactic& gemm2,
+                                               const std::string& label) {
+  std::vector<CompileRequest> programs;
+  for (const ProgramRequest& request : MmaLayer(context, spec, gemm1, gemm2, 1).requests(label)) {
+    programs.push_back(compile_request(request, context->architecture()));
+  }
+  return programs;
+}
+
+std::vector<ProgramRequest> MmaLayer::requests(const std::string& label) const {
   const int per_lane = experts_per_lane(spec_.global_experts);
   const bool f32 = spec_.output == DataType::kF32;
   auto routed = [&](const char* name) {
@@ -99,7 +109,7 @@ Status MmaLayer::load(const std::string& label) {
   const GemmRole role1{&layout_.w13, layout_.epilogue, static_cast<int>(aligned_columns(spec_)),
                        false};
   const GemmRole role2{&layout_.w2, kernels::kIdentity, layout_.activation_columns, f32};
-  const ProgramRequest requests[] = {
+  return {
       {"routing for cuda.mma",
        "cuda/kernels/route.cuh",
        {routed("route"), routed("route_and_group"), routed("route_and_group_few"),
@@ -111,7 +121,10 @@ Status MmaLayer::load(const std::string& label) {
       gemm_request(label, gemm1_, layout_, role1),
       gemm_request(label, gemm2_, layout_, role2),
   };
-  MOETUNE_ASSIGN_OR_RETURN(const auto programs, load_programs(context_, requests));
+}
+
+Status MmaLayer::load(const std::string& label) {
+  MOETUNE_ASSIGN_OR_RETURN(const auto programs, load_programs(context_, requests(label)));
   Kernel* routing[] = {&route_, &route_and_group_, &route_and_group_few_, &group_few_,
                        &group_, &group_count_,     &group_place_};
   for (size_t i = 0; i < std::size(routing); ++i) *routing[i] = programs[0][i];

@@ -8,9 +8,12 @@
 #pragma once
 
 #include <memory>
+#include <string>
+#include <vector>
 
 #include "cuda/mma/gemm_tactic.h"
 #include "cuda/mma/packed_weights.h"
+#include "cuda/mma/programs.h"
 #include "cuda/mma/workspace.h"
 #include "moetune/runner.h"
 
@@ -25,6 +28,11 @@ class MmaLayer : public Executable {
                                                      const GemmTactic& gemm2, int64_t max_tokens,
                                                      const std::string& label);
 
+  /// The programs that compile() would ask the JIT for.
+  static std::vector<CompileRequest> programs(const ContextPtr& context, const FusedMoeSpec& spec,
+                                              const GemmTactic& gemm1, const GemmTactic& gemm2,
+                                              const std::string& label);
+
   Status run(const Call& call) override;
   Status run_stage(int stage, const Call& call) override;
 
@@ -35,6 +43,7 @@ class MmaLayer : public Executable {
 
   MmaLayer(const ContextPtr& context, const FusedMoeSpec& spec, const GemmTactic& gemm1,
            const GemmTactic& gemm2, int64_t max_tokens);
+  std::vector<ProgramRequest> requests(const std::string& label) const;
   Status load(const std::string& label);
   Result<Inputs> inputs_of(const Call& call) const;
   Status run_parts(const Call& call, unsigned parts);

@@ -51,6 +51,18 @@ class MmaRunner : public TunableRunner {
                              candidate.text());
   }
 
+  void prefetch(std::span<const Candidate> candidates) override {
+    std::vector<CompileRequest> requests;
+    for (const Candidate& candidate : candidates) {
+      const Result<Gemms> gemms = gemms_of(candidate);
+      if (!gemms.ok()) continue;
+      for (CompileRequest& request :
+           MmaLayer::programs(context_, spec_, gemms->first, gemms->second, candidate.text()))
+        requests.push_back(std::move(request));
+    }
+    default_jit().prefetch(std::move(requests));
+  }
+
   Result<std::shared_ptr<PackedWeights>> pack(const std::string&, WeightSource& source) override {
     const std::scoped_lock lock(packer_mutex_);
     MOETUNE_ASSIGN_OR_RETURN(auto packer, MmaPacker::make(context_, spec_));

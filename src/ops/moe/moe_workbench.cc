@@ -8,6 +8,7 @@
 #include <map>
 #include <numeric>
 #include <optional>
+#include <tuple>
 #include <utility>
 
 #include "base/bf16.h"
@@ -113,12 +114,18 @@ class MoeWorkbench final : public Workbench {
     return judge_rows(**expected, rows, *output);
   }
 
+  // Asked for again and again, while the routing alone takes milliseconds to make.
   Work work(const Case& c, Scale scale, int sample) override {
-    const Result<MoeInputs> made = inputs(c, scale, sample);
-    if (!made.ok()) return {};
-    const std::vector<int64_t> rows =
-        rows_per_expert(made->routing.ids, made->first_expert, spec_.experts);
-    return moe_work(spec_, rows, made->routing.tokens);
+    const auto key = std::make_tuple(c.tokens, c.workload, c.seed, scale, sample);
+    const auto [known, is_new] = work_.try_emplace(key);
+    if (!is_new) return known->second;
+    const auto workload = workload_of(c);
+    if (!workload.ok()) return {};
+    const auto routing = make_routing(routed_spec(scale), **workload, tokens(c, scale), c.seed,
+                                      static_cast<uint64_t>(sample));
+    if (!routing.ok()) return {};
+    const std::vector<int64_t> rows = rows_per_expert(routing->ids, 0, spec_.experts);
+    return known->second = moe_work(spec_, rows, routing->tokens);
   }
 
  private:
@@ -127,19 +134,31 @@ class MoeWorkbench final : public Workbench {
                                  : subset_tokens(spec_, options_.last_level_cache_bytes, c.tokens);
   }
 
-  Result<MoeInputs> inputs(const Case& c, Scale scale, int sample) {
+  Result<const Workload*> workload_of(const Case& c) {
     auto workload = workloads_.find(c.workload);
     if (workload == workloads_.end()) {
       MOETUNE_ASSIGN_OR_RETURN(Workload parsed, parse_workload(c.workload));
       workload = workloads_.emplace(c.workload, std::move(parsed)).first;
     }
+    return &workload->second;
+  }
+
+  // As traffic sees it: at a smaller scale there are fewer experts.
+  FusedMoeSpec routed_spec(Scale scale) const {
     FusedMoeSpec routed = spec_;
     const int64_t few = scale == Scale::kSubset ? subset_.chunks() : spec_.experts;
     if (few < spec_.experts) routed.experts = routed.global_experts = few;
+    return routed;
+  }
+
+  Result<MoeInputs> inputs(const Case& c, Scale scale, int sample) {
+    MOETUNE_ASSIGN_OR_RETURN(const Workload* workload, workload_of(c));
+    const FusedMoeSpec routed = routed_spec(scale);
     MOETUNE_ASSIGN_OR_RETURN(MoeInputs made,
-                             make_inputs(routed, workload->second, tokens(c, scale), options_.kind,
-                                         c.seed, static_cast<uint64_t>(sample)));
-    if (few < spec_.experts) widen_logits(made.routing, few, spec_.global_experts);
+                             make_inputs(routed, *workload, tokens(c, scale), options_.kind, c.seed,
+                                         static_cast<uint64_t>(sample)));
+    if (routed.experts < spec_.experts)
+      widen_logits(made.routing, routed.experts, spec_.global_experts);
     return made;
   }
 
@@ -188,7 +207,7 @@ class MoeWorkbench final : public Workbench {
 
   Verdict compare(const ReferenceRows& right, const Tensor& rows) const {
     return options_.kind == DataKind::kExact ? compare_exact(right, rows).verdict
-                                             : compare_close(right, rows).verdict;
+                                             : compare_close(right, rows, options_.threads).verdict;
   }
 
   FusedMoeSpec spec_;
@@ -197,6 +216,7 @@ class MoeWorkbench final : public Workbench {
   std::unique_ptr<WeightSource> weights_;
   FirstChunks subset_;
   std::map<std::string, Workload> workloads_;
+  std::map<std::tuple<int64_t, std::string, uint64_t, Scale, int>, Work> work_;
   MoeInputs inputs_;
   std::list<Expected> expected_;
 };

@@ -5,9 +5,12 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
-#include <optional>
+#include <span>
+#include <type_traits>
+#include <vector>
 
 #include "base/bf16.h"
+#include "base/parallel.h"
 
 namespace moetune {
 
@@ -50,7 +53,19 @@ std::string place(const ReferenceRows& reference, size_t index) {
 // Counts what is not finite where the reference is; the reason names the first.
 OutputCheck find_non_finite(const ReferenceRows& reference, const Tensor& rows) {
   OutputCheck result;
-  for (size_t i = 0; i < reference.values.size(); ++i) {
+  // Nearly always there is nothing, which the exponents' bits say at once.
+  const auto all_finite = [](auto values, auto exponent) {
+    bool finite = true;
+    for (auto bits : values) finite &= (bits & exponent) != exponent;
+    return finite;
+  };
+  const size_t count = reference.values.size();
+  const bool nothing =
+      rows.type == DataType::kBf16
+          ? all_finite(std::span(rows.as<const uint16_t>(), count), uint16_t{0x7F80})
+          : all_finite(std::span(rows.as<const uint32_t>(), count), uint32_t{0x7F800000});
+  if (nothing) return result;
+  for (size_t i = 0; i < count; ++i) {
     if (std::isfinite(value_at(rows, i)) ||
         !std::isfinite(rounded_to(rows.type, reference.values[i])))
       continue;
@@ -62,20 +77,31 @@ OutputCheck find_non_finite(const ReferenceRows& reference, const Tensor& rows) 
   return result;
 }
 
-RowErrors compare_row(const ReferenceRows& reference, const Tensor& rows, size_t row,
+template <typename Value>
+RowErrors compare_row(std::span<const float> reference, const Value* got, DataType type,
                       const CloseLimits& limits) {
-  const auto hidden = static_cast<size_t>(reference.hidden);
+  const auto value = [&](size_t column) {
+    if constexpr (std::is_same_v<Value, uint16_t>)
+      return bf16_to_float(got[column]);
+    else
+      return got[column];
+  };
+  // Most candidates agree in every bit.
+  bool is_same = true;
+  for (size_t c = 0; c < reference.size(); ++c) is_same &= value(c) == reference[c];
+  if (is_same) return {};
+
   double wanted_squares = 0;
   double got_squares = 0;
   double products = 0;
   double error_squares = 0;
-  for (size_t i = row * hidden; i < (row + 1) * hidden; ++i) {
-    const double wanted = rounded_to(rows.type, reference.values[i]);
-    const double got = value_at(rows, i);
+  for (size_t c = 0; c < reference.size(); ++c) {
+    const double wanted = rounded_to(type, reference[c]);
+    const double mine = value(c);
     wanted_squares += wanted * wanted;
-    got_squares += got * got;
-    products += wanted * got;
-    error_squares += (got - wanted) * (got - wanted);
+    got_squares += mine * mine;
+    products += wanted * mine;
+    error_squares += (mine - wanted) * (mine - wanted);
   }
   if (error_squares == 0) return {};
   RowErrors errors;
@@ -83,18 +109,27 @@ RowErrors compare_row(const ReferenceRows& reference, const Tensor& rows, size_t
   errors.one_minus_cosine = norms > 0 ? 1 - products / norms : 1;
   errors.relative_rms = wanted_squares > 0 ? std::sqrt(error_squares / wanted_squares) : HUGE_VAL;
   const double allowed_everywhere =
-      limits.share * std::sqrt(wanted_squares / static_cast<double>(hidden));
-  for (size_t column = 0; column < hidden; ++column) {
-    const double wanted = rounded_to(rows.type, reference.values[row * hidden + column]);
-    const double error = std::abs(value_at(rows, row * hidden + column) - wanted);
+      limits.share * std::sqrt(wanted_squares / static_cast<double>(reference.size()));
+  for (size_t c = 0; c < reference.size(); ++c) {
+    const double wanted = rounded_to(type, reference[c]);
+    const double error = std::abs(value(c) - wanted);
     const double allowed = limits.ulps * std::abs(wanted) * 0x1p-8 + allowed_everywhere;
     if (error > allowed) ++errors.beyond_limit;
     const double relative = error == 0 ? 0 : error / allowed;
     if (relative <= errors.largest_error) continue;
     errors.largest_error = relative;
-    errors.worst_column = static_cast<int64_t>(column);
+    errors.worst_column = static_cast<int64_t>(c);
   }
   return errors;
+}
+
+RowErrors compare_row(const ReferenceRows& reference, const Tensor& rows, size_t row,
+                      const CloseLimits& limits) {
+  const auto hidden = static_cast<size_t>(reference.hidden);
+  const std::span<const float> wanted = std::span(reference.values).subspan(row * hidden, hidden);
+  return rows.type == DataType::kBf16
+             ? compare_row(wanted, rows.as<const uint16_t>() + row * hidden, rows.type, limits)
+             : compare_row(wanted, rows.as<const float>() + row * hidden, rows.type, limits);
 }
 
 // Why a row is wrong, or empty. Negated comparisons, so that a NaN (from values near the end of
@@ -145,15 +180,20 @@ OutputCheck compare_exact(const ReferenceRows& reference, const Tensor& rows) {
   return result;
 }
 
-OutputCheck compare_close(const ReferenceRows& reference, const Tensor& rows) {
+OutputCheck compare_close(const ReferenceRows& reference, const Tensor& rows, int threads) {
   if (std::string reason = misfit(reference, rows); !reason.empty())
     return {.verdict = {false, std::move(reason)}};
   OutputCheck result = find_non_finite(reference, rows);
   if (!result.verdict.ok) return result;
   const CloseLimits limits = close_limits(rows.type);
+  std::vector<RowErrors> found(reference.tokens.size());
+  in_parts(threads, static_cast<int64_t>(found.size()), [&](int64_t first, int64_t last) {
+    for (auto row = static_cast<size_t>(first); row < static_cast<size_t>(last); ++row)
+      found[row] = compare_row(reference, rows, row, limits);
+  });
   int64_t wrong_rows = 0;
-  for (size_t row = 0; row < reference.tokens.size(); ++row) {
-    const RowErrors errors = compare_row(reference, rows, row, limits);
+  for (size_t row = 0; row < found.size(); ++row) {
+    const RowErrors& errors = found[row];
     result.wrong_values += errors.beyond_limit;
     result.one_minus_cosine = std::max(result.one_minus_cosine, errors.one_minus_cosine);
     result.relative_rms = std::max(result.relative_rms, errors.relative_rms);

@@ -58,8 +58,8 @@ OutputCheck compare_exact(const ReferenceRows& reference, const Tensor& rows);
 
 /// The same on realistic data: not finite first, then each row against close_limits(rows.type). The
 /// reason names the first wrong row. A reference row of zeros (no expert of this rank) must be met
-/// by zeros.
-OutputCheck compare_close(const ReferenceRows& reference, const Tensor& rows);
+/// by zeros. The same result for any number of threads (>= 1).
+OutputCheck compare_close(const ReferenceRows& reference, const Tensor& rows, int threads = 1);
 
 /// The rows of `tokens` of an output [tokens, hidden], one after the other, as the bytes that the
 /// comparisons read.

@@ -1,0 +1,22 @@
+// Dividing work between threads that live for one call: for checks and references, where starting a
+// thread is nothing beside the work. Kernels have a team of their own (cpu/threads.h).
+#pragma once
+
+#include <cstdint>
+#include <thread>
+#include <vector>
+
+namespace moetune {
+
+/// Calls body(first, last) for parts of [0, count), each on a thread of its own, and returns when
+/// all have. `threads` >= 1. `body` must not throw.
+template <typename Body>
+void in_parts(int threads, int64_t count, const Body& body) {
+  std::vector<std::jthread> others;
+  for (int part = 1; part < threads; ++part) {
+    others.emplace_back(body, count * part / threads, count * (part + 1) / threads);
+  }
+  body(int64_t{0}, count / threads);
+}
+
+}  // namespace moetune
