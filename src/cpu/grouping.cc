@@ -55,7 +55,7 @@ void number_tasks(Grouping& grouping, int stage, const StageTactic& tactic, int6
   int64_t next = 0;
   for (int32_t i = 0; i < grouping.touched; ++i) {
     grouping.experts[i].first_task[stage] = next;
-    next += panel_groups(tactic, panels) * ceil_div(grouping.experts[i].rows, tactic.token_block);
+    next += panel_groups(tactic, panels) * ceil_div(grouping.experts[i].rows, kTokenBlock);
   }
   grouping.tasks[stage] = next;
 }
@@ -66,7 +66,7 @@ Task task_at(const Grouping& grouping, int stage, const StageTactic& tactic, int
       grouping.experts, grouping.experts + grouping.touched, number,
       [stage](int64_t wanted, const ExpertRows& e) { return wanted < e.first_task[stage]; });
   const ExpertRows& expert = after[-1];
-  const int64_t blocks = ceil_div(expert.rows, tactic.token_block);
+  const int64_t blocks = ceil_div(expert.rows, kTokenBlock);
   const int64_t local = number - expert.first_task[stage];
   const int64_t block = local % blocks;
   Task task;

@@ -129,7 +129,7 @@ class PackedRunner final : public TunableRunner {
   }
 
   std::string name() const override { return "cpu.packed"; }
-  int version() const override { return 1; }
+  int version() const override { return 2; }
   const std::vector<Scheme>& schemes() const override { return schemes_; }
   std::string layout(const Candidate&) const override { return kLayout; }
 
@@ -292,13 +292,11 @@ Space stage_space(const KernelTable& table, WeightFormat format) {
       {"feed", feeds,
        "where weights are converted: in the tile's registers, or once per panel into a scratch"},
       {"token_tile", tiles, "tokens multiplied with a register-held piece of weights"},
-      {"k_block", numbers({0, 128, 256, 512}), "values of k worked on at a time; 0: all"},
+      {"k_block", numbers({0, 128, 256, 512}),
+       "values of k converted at a time; 0: none is, or all of k"},
       {"panels_per_task", numbers({1, 2, 4, 8, 16}),
        "panels of 32 weight rows that a thread takes at once"},
-      {"token_block", numbers({16, 32, 64, 128}),
-       "tokens of an expert that a thread takes at once"},
-      {"prefetch_bytes", numbers({0, 512, 1024, 2048, 4096}),
-       "how far ahead the weight stream is prefetched"},
+      {"prefetch_bytes", numbers({1024, 4096}), "how far ahead the weight stream is prefetched"},
   };
   const SpaceRule runs{"kernels", [&table, format](const Tactic& tactic, int64_t) -> std::string {
                          const Result<StageTactic> stage = to_stage(tactic);
@@ -306,7 +304,16 @@ Space stage_space(const KernelTable& table, WeightFormat format) {
                          const Status valid = validate(*stage, table, format);
                          return valid.ok() ? std::string() : valid.error().message;
                        }};
-  return Space(std::move(parameters), {runs});
+  const SpaceRule sense{"use",
+                        [most = table.max_tile](const Tactic& tactic, int64_t) -> std::string {
+                          const bool staged = tactic.word("feed") == "staged";
+                          if (!staged && tactic.number("k_block") != 0)
+                            return "only converted weights are cut along k";
+                          if (staged && 2 * tactic.number("token_tile") < most)
+                            return "converting pays with many tokens, which fill large tiles";
+                          return {};
+                        }};
+  return Space(std::move(parameters), {runs, sense});
 }
 
 Tactic to_tactic(const StageTactic& stage) {
@@ -314,7 +321,6 @@ Tactic to_tactic(const StageTactic& stage) {
                  {"token_tile", int64_t{stage.token_tile}},
                  {"k_block", int64_t{stage.k_block}},
                  {"panels_per_task", int64_t{stage.panels_per_task}},
-                 {"token_block", int64_t{stage.token_block}},
                  {"prefetch_bytes", int64_t{stage.prefetch_bytes}}});
 }
 
@@ -334,7 +340,6 @@ Result<StageTactic> to_stage(const Tactic& tactic) {
   for (const Number& number :
        {Number{"token_tile", &stage.token_tile}, Number{"k_block", &stage.k_block},
         Number{"panels_per_task", &stage.panels_per_task},
-        Number{"token_block", &stage.token_block},
         Number{"prefetch_bytes", &stage.prefetch_bytes}}) {
     const int64_t found = tactic.number(number.name, -1);
     if (found < 0 || found > (1 << 24)) return missing(number.name);

@@ -170,9 +170,9 @@ ScratchSizes scratch_sizes(const StageTactic& tactic, int64_t k_blocks,
   const int64_t step = step_blocks(tactic, k_blocks);
   const int64_t items = step * kBlock / kernels.values_per_item;
   ScratchSizes sizes;
-  sizes.x_items = tactic.token_block * items + kPackOverrun;
-  sizes.c_values = static_cast<int64_t>(tactic.token_block) * kPanelRows *
-                   (step == k_blocks ? 1 : tactic.panels_per_task);
+  sizes.x_items = kTokenBlock * items + kPackOverrun;
+  sizes.c_values =
+      int64_t{kTokenBlock} * kPanelRows * (step == k_blocks ? 1 : tactic.panels_per_task);
   sizes.staged_items = tactic.feed == Feed::kStaged ? items * kPanelRows / kernels.stage_groups : 0;
   return sizes;
 }

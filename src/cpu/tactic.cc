@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 
 #include "base/status_macros.h"
@@ -59,7 +60,8 @@ int task_panels(const Matrix& matrix, const Load& load, int threads, int most) {
   constexpr double kTasksPerThread = 8;
   const double panels =
       load.touched * static_cast<double>((matrix.rows + kPanelRows - 1) / kPanelRows);
-  return std::clamp(static_cast<int>(panels / (kTasksPerThread * threads)), 1, most);
+  const auto wanted = static_cast<unsigned>(std::max(1.0, panels / (kTasksPerThread * threads)));
+  return std::min(static_cast<int>(std::bit_floor(wanted)), most);
 }
 
 size_t or_typical(size_t bytes, size_t typical) { return bytes != 0 ? bytes : typical; }
@@ -69,7 +71,6 @@ StageTactic default_stage(const Matrix& matrix, const Load& load, const KernelTa
   constexpr int kGroup = kBlock * kScaleGroup;
   const bool can_stage = matrix.format == WeightFormat::kNvfp4 || kernels.stages_bf16 != 0;
   StageTactic stage;
-  stage.token_block = 64;
   if (!can_stage || load.rows < staging_pays_from(matrix.format, kernels)) {
     stage.feed = Feed::kDirect;
     stage.token_tile = direct_tile(matrix, load.rows, kernels);
@@ -89,10 +90,9 @@ StageTactic default_stage(const Matrix& matrix, const Load& load, const KernelTa
 }  // namespace
 
 std::string to_string(const StageTactic& tactic) {
-  return fmt::format("{}/tile={}/panels={}/k={}/block={}/ahead={}",
+  return fmt::format("{}/tile={}/panels={}/k={}/ahead={}",
                      tactic.feed == Feed::kStaged ? "staged" : "direct", tactic.token_tile,
-                     tactic.panels_per_task, tactic.k_block, tactic.token_block,
-                     tactic.prefetch_bytes);
+                     tactic.panels_per_task, tactic.k_block, tactic.prefetch_bytes);
 }
 
 Status validate(const StageTactic& tactic, const KernelTable& kernels, WeightFormat format) {
@@ -104,8 +104,6 @@ Status validate(const StageTactic& tactic, const KernelTable& kernels, WeightFor
     return bad("panels_per_task", tactic.panels_per_task, "1 or more");
   if (tactic.k_block < 0 || tactic.k_block % kGroup != 0)
     return bad("k_block", tactic.k_block, fmt::format("0 or a multiple of {}", kGroup));
-  if (tactic.token_block < tactic.token_tile)
-    return bad("token_block", tactic.token_block, "token_tile or more");
   if (tactic.prefetch_bytes < 0) return bad("prefetch_bytes", tactic.prefetch_bytes, "0 or more");
   if (tactic.feed == Feed::kStaged && format == WeightFormat::kBf16 && kernels.stages_bf16 == 0)
     return Error{ErrorCode::kInvalidArgument,

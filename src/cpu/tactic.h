@@ -19,13 +19,15 @@ enum class Feed : uint8_t {
             ///< by all tiles.
 };
 
+/// Tokens of an expert that a thread takes at once. 32 and 128 were tried and won nowhere.
+constexpr int kTokenBlock = 64;
+
 /// Choices of one GEMM stage. Every value gives the same result up to the rounding of f32 sums.
 struct StageTactic {
   Feed feed = Feed::kDirect;
   int token_tile = 1;         ///< Tokens of one tile at most; an expert's tokens are split evenly.
   int panels_per_task = 1;    ///< Panels of 32 weight rows that a thread takes at once.
   int k_block = 0;            ///< Values of k worked on at a time, a multiple of 64; 0: all of k.
-  int token_block = 64;       ///< Tokens of an expert that a thread takes at once.
   int prefetch_bytes = 1024;  ///< How far ahead the weight stream is prefetched.
 
   bool operator==(const StageTactic&) const = default;
@@ -38,7 +40,7 @@ struct LayerTactic {
   bool operator==(const LayerTactic&) const = default;
 };
 
-/// "direct/tile=1/panels=1/k=0/block=64/ahead=1024"
+/// "direct/tile=1/panels=1/k=0/ahead=1024"
 std::string to_string(const StageTactic& tactic);
 
 /// kInvalidArgument with the parameter that these kernels cannot follow.

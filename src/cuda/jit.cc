@@ -110,6 +110,16 @@ Answer make_program(const CompileRequest& request, CompileOutcome outcome,
   return CompiledProgramPtr(std::move(program));
 }
 
+// What makes two requests of one process the same: the sources that includes mean do not change.
+constexpr char kSeparator = '\0';
+std::string identity_of(const CompileRequest& request) {
+  std::string identity = request.arch.text() + kSeparator + request.source;
+  for (const std::string& kernel : request.kernels) identity += kSeparator + kernel;
+  identity += kSeparator;
+  for (const std::string& option : request.options) identity += kSeparator + option;
+  return identity;
+}
+
 Error name_request(const CompileRequest& request, Error error) {
   error.message = fmt::format("{} for {}: {}", request.label, request.arch.text(), error.message);
   return error;
@@ -208,8 +218,9 @@ struct Jit::State {
   std::once_flag pool_made;
   std::unique_ptr<CompilerPool> compilers;
 
-  std::mutex mutex;  // Guards all below.
-  std::map<std::string, std::weak_ptr<const CompiledProgram>> in_memory;
+  std::mutex mutex;                                                       // Guards all below.
+  std::map<std::string, std::weak_ptr<const CompiledProgram>> in_memory;  // by compile_key()
+  std::map<std::string, std::weak_ptr<const CompiledProgram>> by_identity;
   std::map<std::string, std::shared_future<Answer>> at_work;
   JitStatistics statistics;
   std::vector<std::string> notes;
@@ -252,7 +263,20 @@ void Jit::prefetch(std::vector<CompileRequest> requests) {
   state.more_ahead.notify_all();
 }
 
+std::optional<CompiledProgramPtr> Jit::in_memory(const std::string& identity) {
+  const std::lock_guard lock(state_->mutex);
+  const auto found = state_->by_identity.find(identity);
+  if (found == state_->by_identity.end()) return std::nullopt;
+  if (auto known = found->second.lock()) {
+    ++state_->statistics.from_memory;
+    return known;
+  }
+  return std::nullopt;
+}
+
 Answer Jit::compile(const CompileRequest& request) {
+  const std::string identity = identity_of(request);
+  if (const auto known = in_memory(identity)) return *known;
   MOETUNE_ASSIGN_OR_RETURN(const Nvrtc* nvrtc, load_nvrtc());
   if (!nvrtc->supports(request.arch)) {
     return Error{ErrorCode::kUnsupported,
@@ -269,6 +293,7 @@ Answer Jit::compile(const CompileRequest& request) {
     std::unique_lock lock(state_->mutex);
     if (auto known = state_->in_memory[key].lock()) {
       ++state_->statistics.from_memory;
+      state_->by_identity[identity] = known;
       return known;
     }
     const auto [entry, first] = state_->at_work.try_emplace(key);
@@ -284,6 +309,7 @@ Answer Jit::compile(const CompileRequest& request) {
     const std::lock_guard lock(state_->mutex);
     if (answer.ok()) {
       state_->in_memory[key] = *answer;
+      state_->by_identity[identity] = *answer;
     } else {
       ++state_->statistics.failed;
       state_->in_memory.erase(key);
@@ -296,12 +322,21 @@ Answer Jit::compile(const CompileRequest& request) {
 
 std::vector<Answer> Jit::compile_all(std::span<const CompileRequest> requests) {
   std::vector<std::optional<Answer>> answers(requests.size());
+  std::vector<size_t> missing;
+  for (size_t i = 0; i < requests.size(); ++i) {
+    if (const auto known = in_memory(identity_of(requests[i]))) {
+      answers[i] = *known;
+    } else {
+      missing.push_back(i);
+    }
+  }
   std::atomic<size_t> next{0};
   const auto work = [&] {
-    for (size_t i = next++; i < requests.size(); i = next++) answers[i] = compile(requests[i]);
+    for (size_t i = next++; i < missing.size(); i = next++)
+      answers[missing[i]] = compile(requests[missing[i]]);
   };
   {
-    const size_t threads = std::min(requests.size(), static_cast<size_t>(state_->jobs));
+    const size_t threads = std::min(missing.size(), static_cast<size_t>(state_->jobs));
     std::vector<std::jthread> helpers;
     for (size_t i = 1; i < threads; ++i) helpers.emplace_back(work);
     work();

@@ -18,6 +18,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -120,6 +121,8 @@ class Jit {
 
  private:
   struct State;
+  /// What this process made before and still holds.
+  std::optional<CompiledProgramPtr> in_memory(const std::string& identity);
   std::unique_ptr<State> state_;
 };
 

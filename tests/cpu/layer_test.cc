@@ -35,9 +35,8 @@ std::vector<LayerTactic> tactics(const KernelTable& kernels, WeightFormat format
       if (feed == Feed::kStaged && format == WeightFormat::kBf16 && kernels.stages_bf16 == 0)
         continue;
       const auto i = static_cast<int>(all.size());
-      StageTactic gemm1{
-          feed, tile, panels[i % 3], k_blocks[i / 2 % 3], i % 2 == 0 ? 64 : tile, i % 3 * 512};
-      StageTactic gemm2{feed, kernels.max_tile + 1 - tile, panels[(i + 1) % 3], k_blocks[i % 3], 16,
+      StageTactic gemm1{feed, tile, panels[i % 3], k_blocks[i / 2 % 3], i % 3 * 512};
+      StageTactic gemm2{feed, kernels.max_tile + 1 - tile, panels[(i + 1) % 3], k_blocks[i % 3],
                         1024};
       all.push_back({gemm1, gemm2});
     }

@@ -82,9 +82,6 @@ TEST(TacticValidation, NamesTheParameterThatIsWrong) {
   bad.k_block = 65;
   expect_named(bad, "k_block");
   bad = good;
-  bad.token_block = 0;
-  expect_named(bad, "token_block");
-  bad = good;
   bad.prefetch_bytes = -1;
   expect_named(bad, "prefetch_bytes");
 }

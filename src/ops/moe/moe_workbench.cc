@@ -91,6 +91,7 @@ class MoeWorkbench final : public Workbench {
 
   Result<Tensors> arguments(const Case& c, Scale scale, int sample) override {
     MOETUNE_ASSIGN_OR_RETURN(inputs_, inputs(c, scale, sample));
+    if (sample == 0) first_inputs_ = {c, scale, inputs_};
     return call_arguments(spec_, inputs_, nullptr);
   }
 
@@ -168,7 +169,13 @@ class MoeWorkbench final : public Workbench {
     for (Expected& known : expected_) {
       if (known.is_of(c, scale, sample)) return &known;
     }
-    MOETUNE_ASSIGN_OR_RETURN(MoeInputs made, inputs(c, scale, sample));
+    // Sample 0 is the one that is judged nearly always.
+    const bool is_there = sample == 0 && first_inputs_.what == c && first_inputs_.scale == scale;
+    MoeInputs own;
+    if (!is_there) {
+      MOETUNE_ASSIGN_OR_RETURN(own, inputs(c, scale, sample));
+    }
+    MoeInputs& made = is_there ? first_inputs_.inputs : own;
     const std::vector<int64_t> checked = sample_rows(spec_, made, options_.reference_rows, c.seed);
     const Tensors arguments = call_arguments(spec_, made, nullptr);
     MOETUNE_ASSIGN_OR_RETURN(ReferenceRows reference, reference_rows(spec_, *weights_, arguments,
@@ -218,6 +225,11 @@ class MoeWorkbench final : public Workbench {
   std::map<std::string, Workload> workloads_;
   std::map<std::tuple<int64_t, std::string, uint64_t, Scale, int>, Work> work_;
   MoeInputs inputs_;
+  struct {
+    Case what;
+    Scale scale = Scale::kFull;
+    MoeInputs inputs;
+  } first_inputs_;  // Of sample 0 of the case that arguments() was last asked for.
   std::list<Expected> expected_;
 };
 

@@ -106,7 +106,10 @@ class Chooser {
         popularity_(std::move(popularity)),
         keys_(static_cast<size_t>(spec.global_experts)),
         best_(static_cast<size_t>(std::max(spec.top_k, spec.router.top_groups))),
-        uses_(keys_.size()) {
+        uses_(keys_.size()),
+        is_uniform_(spec.router.groups == 1 && !popularity_.empty() &&
+                    std::all_of(popularity_.begin(), popularity_.end(),
+                                [this](double p) { return p == popularity_[0]; })) {
     if (!popularity_.empty()) return;
     // Another sample starts elsewhere, at a group's first expert.
     const auto unit = static_cast<uint32_t>(spec.global_experts / spec.router.groups);
@@ -116,6 +119,7 @@ class Chooser {
   }
 
   void choose(std::span<int32_t> ids) {
+    if (is_uniform_) return choose_uniformly(ids);
     set_keys(keys_, popularity_, uses_);
     if (spec_.router.groups > 1) mask_groups();
     select_top_k<double>(keys_, ids, std::span(best_).first(ids.size()));
@@ -126,6 +130,22 @@ class Chooser {
   }
 
  private:
+  // Distinct experts, all equally likely (Floyd's sampling), in random order: no logarithm for each
+  // expert of each token.
+  void choose_uniformly(std::span<int32_t> ids) {
+    const auto experts = static_cast<uint32_t>(keys_.size());
+    const auto count = static_cast<uint32_t>(ids.size());
+    for (uint32_t i = 0; i < count; ++i) {
+      const uint32_t last = experts - count + i;
+      auto drawn = static_cast<int32_t>(random_.below(last + 1));
+      const auto before = ids.first(i);
+      if (std::find(before.begin(), before.end(), drawn) != before.end())
+        drawn = static_cast<int32_t>(last);
+      ids[i] = drawn;
+      std::swap(ids[i], ids[random_.below(i + 1)]);
+    }
+  }
+
   // Popularity over an exponential variable has the order of log popularity + Gumbel variable, with
   // one logarithm less.
   void set_keys(std::span<double> keys, std::span<const double> popularity,
@@ -163,6 +183,7 @@ class Chooser {
   std::vector<double> keys_;
   std::vector<double> best_;
   std::vector<int64_t> uses_;
+  bool is_uniform_;
   uint32_t rotation_ = 0;
 };
 
