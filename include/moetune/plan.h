@@ -58,6 +58,8 @@ struct Evidence {
                            ///< evidence, the default stays.
   std::string workload;    ///< Routing the confirmation used.
   std::string note;        ///< For people: "vetoed on zipf:1.2: 0.94x", "budget spent", ...
+  bool on_part = false;    ///< The times are of a part of the layer's weights, with as many rows
+                           ///< for each chunk as in the whole, where calls on the whole are dear.
   int candidates = 0;      ///< Tried in this bucket.
   int rejected = 0;        ///< Of those, failed to compile, run, or be right.
   std::string date;        ///< UTC, ISO 8601.

@@ -1,6 +1,8 @@
 // moetune tune: measures, decides, saves, and shows what it brought.
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include <map>
 #include <set>
 #include <tuple>
@@ -46,7 +48,7 @@ Row row_of(const Decision& decision, MoeSession& session, const Ceilings& ceilin
   }
   row.work = session.bench().work(
       {decision.tokens, evidence.workload.empty() ? "uniform" : evidence.workload, seed},
-      Scale::kFull, 0);
+      evidence.on_part ? Scale::kSubset : Scale::kFull, 0);
   row.roofline = roofline(row.work, ceilings, row.tuned_us);
   return row;
 }
@@ -70,6 +72,7 @@ Json describe(const Row& row) {
       {"ceiling_fraction", or_null(row.roofline.fraction)},
       {"ceiling", row.roofline.ceiling},
       {"touched_experts", row.work.touched_chunks},
+      {"on_part", decision.evidence.on_part},
       {"provenance", to_string(decision.is_default ? Provenance::kDefault : Provenance::kTuned)},
       {"note", decision.evidence.note}};
 }
@@ -98,13 +101,22 @@ std::string table_of(const std::vector<Row>& rows) {
   for (const Row& row : rows) {
     const Decision& decision = *row.decision;
     table.add_row(
-        {std::to_string(decision.tokens), time_text(row.default_us), time_text(row.tuned_us),
-         speedup_text(row), verdict(decision), row.roofline.bound,
+        {std::to_string(decision.tokens) + (decision.evidence.on_part ? "*" : ""),
+         time_text(row.default_us), time_text(row.tuned_us), speedup_text(row), verdict(decision),
+         row.roofline.bound,
          row.roofline.fraction > 0 ? fmt::format("{:.0f} %", 100 * row.roofline.fraction) : "-",
          std::to_string(row.work.touched_chunks),
          decision.is_default ? "(default)" : difference_text(decision.candidate, row.fallback)});
   }
-  return table.text();
+  std::string text = table.text();
+  const bool any_part = std::any_of(rows.begin(), rows.end(),
+                                    [](const Row& row) { return row.decision->evidence.on_part; });
+  if (any_part) {
+    text +=
+        "* calls on the whole layer are dear here: measured on a part of the experts, with as many "
+        "rows for each\n";
+  }
+  return text;
 }
 
 /// One entry per candidate and reason, with the buckets where it happened.

@@ -61,6 +61,7 @@ Json evidence_to_json(const Evidence& evidence) {
               {"resolved", evidence.resolved},
               {"workload", evidence.workload},
               {"note", evidence.note},
+              {"on_part", evidence.on_part},
               {"candidates", evidence.candidates},
               {"rejected", evidence.rejected},
               {"date", evidence.date},
@@ -76,6 +77,7 @@ void read_evidence(JsonReader& reader, Evidence& evidence) {
   reader.optional("resolved", evidence.resolved);
   reader.optional("workload", evidence.workload);
   reader.optional("note", evidence.note);
+  reader.optional("on_part", evidence.on_part);
   reader.optional("candidates", evidence.candidates);
   reader.optional("rejected", evidence.rejected);
   reader.optional("date", evidence.date);

@@ -20,7 +20,7 @@ constexpr int kExploredPerRound = 16;   // A throttled round is repeated: this b
 // the neighbours of the best, and what ran well at a neighbouring size.
 constexpr int kFruitless = 12;
 constexpr double kLikely = 1.1;    // Expected within this of the best: tried before exploring ends.
-constexpr size_t kLookAhead = 48;  // Tries told to the compilers before they come.
+constexpr size_t kLookAhead = 64;  // Tries told to the compilers before they come.
 constexpr int kFirmSamples = 3;    // With fewer, a stored time is worth another try.
 
 class Race {
@@ -31,6 +31,7 @@ class Race {
   RaceResult run() {
     recall();
     explore();
+    if (!task_.later.empty()) meter_.prefetch(task_.later);
     while (!meter_.over(task_.deadline_s) && !stopped_ && !decided()) run_round();
     return finish();
   }
@@ -134,6 +135,7 @@ void Race::look_ahead(int step) {
     taken[static_cast<size_t>(index)] = true;
     ahead.push_back(contenders_[static_cast<size_t>(index)].candidate);
   }
+  ahead.insert(ahead.end(), task_.later.begin(), task_.later.end());
   meter_.prefetch(ahead);
 }
 

@@ -37,6 +37,8 @@ struct RaceTask {
   int stage = -1;
   double deadline_s = 0;  ///< After the meter's start.
   uint64_t seed = 0;
+  std::vector<Candidate>
+      later;  ///< What comes after this race: compiled when nothing else is to be.
 };
 
 struct RaceResult {

@@ -102,6 +102,11 @@ Status BucketConfirmation::run() {
   const std::vector<Candidate> candidates = reranked(challengers());
   if (candidates.empty()) {
     const bool all_tried = search.complete && search.fallback_us > 0;
+    for (const Contender& contender : search.ranking) {
+      if (contender.candidate != fallback_ || evidence.chosen.samples > 0) continue;
+      evidence.fallback = contender.time;
+      evidence.on_part = bucket_.scale == Scale::kSubset;
+    }
     evidence.resolved = all_tried;
     evidence.note = all_tried           ? "no candidate was faster in the race"
                     : search.tried == 0 ? "not measured: budget spent"
@@ -142,6 +147,7 @@ BucketConfirmation::Next BucketConfirmation::default_failed(const Error& error) 
 void BucketConfirmation::note_result(const Candidate& challenger, const DuelResult& duel) {
   Evidence& evidence = bucket_.evidence;
   if (duel.versus.rounds == 0) return;
+  evidence.on_part = spot_.scale == Scale::kSubset;
   evidence.chosen = duel.time;
   evidence.fallback = duel.versus.against_time;
   evidence.speedup = duel.versus.speedup;
@@ -198,9 +204,7 @@ BucketConfirmation::Next BucketConfirmation::verify_and_veto(const Candidate& ch
   bucket_.chosen = challenger;
   bucket_.is_default = false;
   evidence.challenger.clear();
-  evidence.note = spot_.scale == Scale::kFull
-                      ? ""
-                      : "confirmed on a part of the experts, with as many rows each";
+  evidence.note.clear();
   evidence.resolved = true;
   return Next::kDone;
 }

@@ -73,8 +73,6 @@ class Meter {
   /// The same, except that where calls are dear a candidate that was right at another spot in this
   /// run may go ahead: for times that decide nothing by themselves.
   Status check_before_exploring(const Candidate& candidate, const Spot& spot);
-  /// Packs what measuring at a scale needs, if it is not there.
-  Status prepare(Scale scale) { return load(scale); }
   /// Says which candidates are likely to be checked next, so that compiling them may begin.
   void prefetch(std::span<const Candidate> candidates) { request_.executor->prefetch(candidates); }
   /// One sample of a checked candidate at a spot whose setting is known. `stage` < 0: the whole

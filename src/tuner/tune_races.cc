@@ -74,10 +74,8 @@ std::vector<double> race_weights(const TuneState& state, double smallest_us) {
 
 // Upwards: small sizes are cheap and leave time to the large ones, which start from what won below.
 Status race_upwards(TuneState& state, BucketSearch& search, double end_s) {
-  // Once for all, not at the first bucket's cost. Whoever cannot be packed is told of at the
-  // bucket.
-  (void)state.meter.prepare(state.space.groups().size() > 1 ? Scale::kSubset : Scale::kFull);
   const size_t groups = state.space.groups().size();
+  // Packs, where it measures: once for all, before the time is shared out.
   const BucketState& smallest = state.buckets[0];
   const auto first =
       state.meter.setting(state.spot(smallest.tokens, groups > 1 ? Scale::kSubset : Scale::kFull),

@@ -19,6 +19,11 @@ constexpr double kSchemeShare = 0.15;
 // A scheme whose start is slower than this times the best start is not searched: tuning a stage
 // seldom brings more.
 constexpr double kHopelessScheme = 1.6;
+// Candidates of a race's successor that compilers are told of, and how they rank by what is known:
+// as times relative to the best.
+constexpr size_t kCompiledAhead = 64;
+constexpr double kNeighbourOfBase = 1.2;
+constexpr double kUnknown = 1.5;
 
 void add_once(std::vector<Candidate>& list, const Candidate& candidate) {
   if (std::find(list.begin(), list.end(), candidate) == list.end()) list.push_back(candidate);
@@ -141,6 +146,30 @@ void BucketSearch::search_arm(const Scope& scope, const Arm& arm, double deadlin
   }
 }
 
+// Of the next stage: what ran well nearby, best first, then what differs least from the base.
+std::vector<Candidate> BucketSearch::likely_later(const Scope& scope, const Arm& arm, size_t stage,
+                                                  const Candidate& base) {
+  if (stage >= arm.scheme->stages.size()) return {};
+  const std::string where =
+      fmt::format("{}/{}/{}", base.runner, base.scheme, arm.scheme->stages[stage].name);
+  const StageTimes& seen = seen_[where];
+  std::vector<std::pair<double, Candidate>> order;
+  for (Candidate& candidate :
+       space_.variations(arm, scope.group, stage, base, scope.spot.what.tokens)) {
+    const auto found = seen.find(candidate.stages[stage].tactic.text());
+    const double unlikely = found != seen.end()                        ? found->second
+                            : differ_in_one_parameter(candidate, base) ? kNeighbourOfBase
+                                                                       : kUnknown;
+    order.emplace_back(unlikely, std::move(candidate));
+  }
+  std::stable_sort(order.begin(), order.end(),
+                   [](const auto& a, const auto& b) { return a.first < b.first; });
+  order.resize(std::min(order.size(), kCompiledAhead));
+  std::vector<Candidate> likely;
+  for (auto& [unlikely, candidate] : order) likely.push_back(std::move(candidate));
+  return likely;
+}
+
 RaceResult BucketSearch::race_stage(const Scope& scope, const Arm& arm, size_t stage,
                                     const Candidate& base, double deadline_s,
                                     const std::vector<Candidate>& incumbents) {
@@ -161,7 +190,7 @@ RaceResult BucketSearch::race_stage(const Scope& scope, const Arm& arm, size_t s
   meter_.begin("race", scope.spot.what.tokens, static_cast<int>(contenders.size()));
   const bool is_whole = arm.scheme->stages.size() == 1;
   const RaceTask task{scope.spot, is_whole ? -1 : static_cast<int>(stage), deadline_s,
-                      race_seed(scope.spot, where)};
+                      race_seed(scope.spot, where), likely_later(scope, arm, stage + 1, base)};
   RaceResult raced = race(meter_, task, std::move(contenders));
   for (const Candidate& rejected : raced.rejected) {
     const MeasurementRecord* record = meter_.known().rejected(rejected, scope.spot);

@@ -55,6 +55,8 @@ class BucketSearch {
                   const std::vector<Candidate>& incumbents, SearchResult& result);
   RaceResult race_stage(const Scope& scope, const Arm& arm, size_t stage, const Candidate& base,
                         double deadline_s, const std::vector<Candidate>& incumbents);
+  std::vector<Candidate> likely_later(const Scope& scope, const Arm& arm, size_t stage,
+                                      const Candidate& base);
   void final_race(const Scope& scope, const std::vector<Candidate>& incumbents,
                   SearchResult& result);
   /// Counts who took part.

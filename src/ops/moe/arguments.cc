@@ -4,14 +4,18 @@
 #include <fmt/ranges.h>
 
 #include <array>
+#include <span>
 
 #include "base/bf16.h"
+#include "base/parallel.h"
 #include "base/status_macros.h"
 #include "ops/moe/streams.h"
 
 namespace moetune {
 
 namespace {
+
+constexpr int64_t kFewTokens = 64;  // Take less time than starting threads.
 
 template <typename T>
 Status view(const Tensors& arguments, std::string_view name, DataType type,
@@ -70,7 +74,8 @@ Result<MoeArguments> view_arguments(const FusedMoeSpec& spec, const Tensors& arg
 }
 
 Result<MoeInputs> make_inputs(const FusedMoeSpec& spec, const Workload& workload, int64_t tokens,
-                              DataKind kind, uint64_t seed, uint64_t sample, int64_t first_expert) {
+                              DataKind kind, uint64_t seed, uint64_t sample, int64_t first_expert,
+                              int threads) {
   MOETUNE_RETURN_IF_ERROR(validate(spec));
   if (tokens < 0 || first_expert < 0 || first_expert + spec.experts > spec.global_experts) {
     return Error{
@@ -79,11 +84,21 @@ Result<MoeInputs> make_inputs(const FusedMoeSpec& spec, const Workload& workload
                     first_expert, first_expert + spec.experts - 1, spec.global_experts)};
   }
   MoeInputs inputs{.first_expert = static_cast<int32_t>(first_expert)};
-  MOETUNE_ASSIGN_OR_RETURN(inputs.routing, make_routing(spec, workload, tokens, seed, sample));
+  MOETUNE_ASSIGN_OR_RETURN(inputs.routing,
+                           make_routing(spec, workload, tokens, seed, sample, threads));
   inputs.hidden.resize(static_cast<size_t>(tokens * spec.hidden));
-  Random random = random_stream(seed, RandomUse::kHidden, sample);
-  fill_random(random, kind == DataKind::kExact ? plus_and_minus_one() : normal_bf16_table(1),
-              inputs.hidden);
+  const uint64_t rows_seed = random_stream(seed, RandomUse::kHidden, sample).next();
+  const RandomTable<uint16_t> table =
+      kind == DataKind::kExact ? plus_and_minus_one() : normal_bf16_table(1);
+  in_parts(tokens < kFewTokens ? 1 : threads, tokens, [&](int64_t first, int64_t last) {
+    for (int64_t token = first; token < last; ++token) {
+      Random own(rows_seed, static_cast<uint64_t>(token));
+      fill_random(
+          own, table,
+          std::span(inputs.hidden)
+              .subspan(static_cast<size_t>(token * spec.hidden), static_cast<size_t>(spec.hidden)));
+    }
+  });
   if (kind == DataKind::kExact) {
     Random weights = random_stream(seed, RandomUse::kRoutingWeights, sample);
     for (float& weight : inputs.routing.weights) weight = weights.below(2) == 0 ? 0.5f : 1.0f;

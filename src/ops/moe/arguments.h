@@ -39,10 +39,11 @@ struct MoeInputs {
 /// Random inputs that follow from the arguments alone, on every machine. Hidden states are standard
 /// normal (kRealistic), or 1 and -1 (kExact, whose routing weights are 1/2 and 1 and count with
 /// given_routing only). Errors are make_routing()'s, and kInvalidArgument for a specification that
-/// is not valid, a negative number of tokens, or experts that reach beyond the last global one.
+/// is not valid, a negative number of tokens, or experts that reach beyond the last global one. The
+/// same for any number of threads (>= 1).
 Result<MoeInputs> make_inputs(const FusedMoeSpec& spec, const Workload& workload, int64_t tokens,
                               DataKind kind, uint64_t seed, uint64_t sample,
-                              int64_t first_expert = 0);
+                              int64_t first_expert = 0, int threads = 1);
 
 /// The tensors of a call in the operator's order, the output last. Points into `inputs` and at
 /// `output`, which may be null.

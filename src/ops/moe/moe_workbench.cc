@@ -123,7 +123,7 @@ class MoeWorkbench final : public Workbench {
     const auto workload = workload_of(c);
     if (!workload.ok()) return {};
     const auto routing = make_routing(routed_spec(scale), **workload, tokens(c, scale), c.seed,
-                                      static_cast<uint64_t>(sample));
+                                      static_cast<uint64_t>(sample), options_.threads);
     if (!routing.ok()) return {};
     const std::vector<int64_t> rows = rows_per_expert(routing->ids, 0, spec_.experts);
     return known->second = moe_work(spec_, rows, routing->tokens);
@@ -157,7 +157,7 @@ class MoeWorkbench final : public Workbench {
     const FusedMoeSpec routed = routed_spec(scale);
     MOETUNE_ASSIGN_OR_RETURN(MoeInputs made,
                              make_inputs(routed, *workload, tokens(c, scale), options_.kind, c.seed,
-                                         static_cast<uint64_t>(sample)));
+                                         static_cast<uint64_t>(sample), 0, options_.threads));
     if (routed.experts < spec_.experts)
       widen_logits(made.routing, routed.experts, spec_.global_experts);
     return made;

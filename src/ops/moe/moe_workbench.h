@@ -32,7 +32,7 @@ struct MoeWorkbenchOptions {
   int reference_rows = 2;  ///< Rows compared with the reference in each judged call.
   size_t last_level_cache_bytes =
       32u << 20;    ///< Scale::kSubset holds as many experts as exceed three times this.
-  int threads = 1;  ///< For the reference.
+  int threads = 1;  ///< For inputs, references and comparisons.
 };
 
 /// Thread-compatible. kInvalidArgument or kUnsupported where weights of the specification cannot be

@@ -3,12 +3,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <atomic>
 #include <charconv>
 #include <cmath>
 #include <utility>
 
 #include "base/file.h"
 #include "base/json.h"
+#include "base/parallel.h"
 #include "base/status_macros.h"
 #include "ops/moe/router.h"
 #include "ops/moe/streams.h"
@@ -19,6 +21,7 @@ namespace moetune {
 namespace {
 
 constexpr double kMaxZipfExponent = 16;
+constexpr int64_t kFewTokens = 64;  // Take less time than starting threads.
 
 constexpr size_t kMaxTraceBytes = size_t{1} << 20;  // Counts of the most experts take a tenth.
 
@@ -260,7 +263,7 @@ Result<Workload> parse_workload(std::string_view text) {
 }
 
 Result<Routing> make_routing(const FusedMoeSpec& spec, const Workload& workload, int64_t tokens,
-                             uint64_t seed, uint64_t sample) {
+                             uint64_t seed, uint64_t sample, int threads) {
   MOETUNE_ASSIGN_OR_RETURN(std::vector<double> popularity, popularity_of(spec, workload, seed));
   Routing routing{.tokens = tokens, .router_bias = make_router_bias(spec, seed)};
   const auto experts = static_cast<size_t>(spec.global_experts);
@@ -271,20 +274,32 @@ Result<Routing> make_routing(const FusedMoeSpec& spec, const Workload& workload,
   routing.weights.resize(count * k);
   Random random = random_stream(seed, RandomUse::kRouting, sample);
   Chooser chooser(spec, std::move(popularity), random);
-  std::vector<int32_t> intended(k);
-  for (size_t token = 0; token < count; ++token) {
-    const auto logits = std::span(routing.logits).subspan(token * experts, experts);
-    const auto ids = std::span(routing.ids).subspan(token * k, k);
-    chooser.choose(intended);
-    make_logits(random, intended, logits);
-    route(spec, logits.data(), routing.router_bias.data(), ids.data(), &routing.weights[token * k]);
-    if (!std::is_permutation(ids.begin(), ids.end(), intended.begin())) {
-      return Error{
-          ErrorCode::kInternal,
-          fmt::format("workload {}: the router did not choose the intended experts of token {}",
-                      workload.text, token),
-          "please report this with the model's router settings"};
+  // Who is chosen may depend on who was before; the rest is each token's own, from a stream of its
+  // own.
+  std::vector<int32_t> intended(count * k);
+  for (size_t token = 0; token < count; ++token)
+    chooser.choose(std::span(intended).subspan(token * k, k));
+  const uint64_t logits_seed = random.next();
+  std::atomic<int64_t> strange{-1};
+  in_parts(tokens < kFewTokens ? 1 : threads, tokens, [&](int64_t first, int64_t last) {
+    for (auto token = static_cast<size_t>(first); token < static_cast<size_t>(last); ++token) {
+      const auto logits = std::span(routing.logits).subspan(token * experts, experts);
+      const auto ids = std::span(routing.ids).subspan(token * k, k);
+      const auto chosen = std::span<const int32_t>(intended).subspan(token * k, k);
+      Random own(logits_seed, token);
+      make_logits(own, chosen, logits);
+      route(spec, logits.data(), routing.router_bias.data(), ids.data(),
+            &routing.weights[token * k]);
+      if (!std::is_permutation(ids.begin(), ids.end(), chosen.begin()))
+        strange = static_cast<int64_t>(token);
     }
+  });
+  if (strange >= 0) {
+    return Error{
+        ErrorCode::kInternal,
+        fmt::format("workload {}: the router did not choose the intended experts of token {}",
+                    workload.text, strange.load()),
+        "please report this with the model's router settings"};
   }
   return routing;
 }

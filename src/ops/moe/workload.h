@@ -49,9 +49,10 @@ struct Routing {
 /// draws of the same traffic; the popularities and the router's bias depend on `seed` only. Chosen
 /// experts lead by a margin that no rounding of a correct router closes. With expert groups, a
 /// token keeps to `top_groups` of them, as its router would make it. kInvalidArgument where a trace
-/// does not fit the specification, which must be valid; tokens may be 0.
+/// does not fit the specification, which must be valid; tokens may be 0. The same for any number of
+/// threads (>= 1).
 Result<Routing> make_routing(const FusedMoeSpec& spec, const Workload& workload, int64_t tokens,
-                             uint64_t seed, uint64_t sample);
+                             uint64_t seed, uint64_t sample, int threads = 1);
 
 /// Rows that each of the `experts` experts from `first_expert` on has to compute: how often it
 /// occurs in `ids`.
