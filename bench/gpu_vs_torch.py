@@ -41,7 +41,9 @@ class TorchBlock:
         flat = ids.flatten()
         order = flat.argsort(stable=True)
         token = order // self.top_k
-        offsets = torch.bincount(flat, minlength=self.experts).cumsum(0).to(torch.int32)
+        ones = torch.ones_like(flat, dtype=torch.int32)
+        counts = torch.zeros(self.experts, dtype=torch.int32, device=DEVICE).index_add_(0, flat, ones)
+        offsets = counts.cumsum(0).to(torch.int32)
         gate, up = torch._grouped_mm(x[token], self.w13.transpose(1, 2), offs=offsets).chunk(2, dim=1)
         y = torch._grouped_mm(F.silu(gate) * up, self.w2.transpose(1, 2), offs=offsets)
         y = y * weights.flatten()[order, None].to(y.dtype)

@@ -26,7 +26,7 @@ constexpr int64_t kPieceBytes = 64 << 10;
 Result<double> read_bandwidth(size_t bytes, size_t cold_bytes, const KernelTable& kernels,
                               ThreadPool& pool, double seconds) {
   const size_t window = std::max<size_t>(bytes / 64 * 64, 64);
-  const size_t windows = (cold_bytes + window - 1) / window + 1;
+  const size_t windows = window >= cold_bytes ? 1 : (cold_bytes + window - 1) / window + 1;
   MOETUNE_ASSIGN_OR_RETURN(Buffer buffer, Buffer::allocate(windows * window));
   pool.for_pieces(static_cast<int64_t>(buffer.bytes()), kPieceBytes,
                   [&](int64_t first, int64_t last) {

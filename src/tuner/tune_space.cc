@@ -18,12 +18,6 @@ constexpr size_t kLikelyPerStage = 16;
 
 using Points = std::vector<std::vector<Tactic>>;  // by stage
 
-Points points_of(const Scheme& scheme, int64_t tokens) {
-  Points points;
-  for (const StageSpace& stage : scheme.stages) points.push_back(stage.space.points(tokens));
-  return points;
-}
-
 // Calls `visit` with every combination of the stages' tactics, up to kMostCombinations.
 void for_each_combination(const Candidate& prototype, const Points& points,
                           const std::function<void(const Candidate&)>& visit) {
@@ -102,12 +96,30 @@ void CandidateSpace::find_groups(const Buckets& buckets) {
   }
 }
 
+const Points& CandidateSpace::points_of(const Scheme& scheme, int64_t tokens) const {
+  if (points_at_ != tokens) points_.clear();
+  points_at_ = tokens;
+  const auto [known, is_new] = points_.try_emplace(&scheme);
+  if (is_new) {
+    for (const StageSpace& stage : scheme.stages)
+      known->second.push_back(stage.space.points(tokens));
+  }
+  return known->second;
+}
+
+bool CandidateSpace::fit_together(const Candidate& candidate, const LayoutGroup& group,
+                                  int64_t tokens) const {
+  const TunableRunner* runner = find_runner(runners_, candidate.runner);
+  if (runner == nullptr || !runner->why_excluded(candidate, tokens).empty()) return false;
+  const WeightLayout layout{candidate.runner, runner->layout(candidate)};
+  return std::find(group.layouts.begin(), group.layouts.end(), layout) != group.layouts.end();
+}
+
 bool CandidateSpace::fits(const Candidate& candidate, const LayoutGroup& group,
                           int64_t tokens) const {
   const TunableRunner* runner = find_runner(runners_, candidate.runner);
-  if (runner == nullptr || !why_unfit(*runner, candidate, tokens).empty()) return false;
-  const WeightLayout layout{candidate.runner, runner->layout(candidate)};
-  return std::find(group.layouts.begin(), group.layouts.end(), layout) != group.layouts.end();
+  return runner != nullptr && why_unfit(*runner, candidate, tokens).empty() &&
+         fit_together(candidate, group, tokens);
 }
 
 std::vector<Arm> CandidateSpace::arms(const LayoutGroup& group, int64_t tokens) const {
@@ -144,7 +156,7 @@ std::optional<Candidate> CandidateSpace::closest(const Arm& arm, const LayoutGro
   int best_likeness = -1;
   const auto consider = [&](const Candidate& c) {
     const int found = likeness(c, target);
-    if (found <= best_likeness || !fits(c, group, tokens)) return;
+    if (found <= best_likeness || !fit_together(c, group, tokens)) return;
     best = c;
     best_likeness = found;
   };
@@ -172,11 +184,11 @@ std::vector<Candidate> CandidateSpace::variations(const Arm& arm, const LayoutGr
                                                   size_t stage, const Candidate& base,
                                                   int64_t tokens) const {
   std::vector<Candidate> found{base};
-  for (Tactic& tactic : arm.scheme->stages[stage].space.points(tokens)) {
+  for (const Tactic& tactic : points_of(*arm.scheme, tokens)[stage]) {
     if (tactic == base.stages[stage].tactic) continue;
     Candidate candidate = base;
-    candidate.stages[stage].tactic = std::move(tactic);
-    if (fits(candidate, group, tokens)) {
+    candidate.stages[stage].tactic = tactic;
+    if (fit_together(candidate, group, tokens)) {
       found.push_back(std::move(candidate));
     } else if (stage == 0 && arm.scheme->stages.size() > 1) {
       if (auto adapted = closest(arm, group, candidate, stage, tokens)) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <span>
 #include <string>
@@ -28,6 +29,7 @@ struct Arm {
   Candidate base;
 };
 
+/// Not thread-safe.
 class CandidateSpace {
  public:
   /// The runners must outlive the space. `has_weights` false: one group for everything.
@@ -50,13 +52,22 @@ class CandidateSpace {
   size_t workspace_bytes(const Candidate& candidate, int64_t tokens) const;
 
  private:
+  using Points = std::vector<std::vector<Tactic>>;  // by stage
+
   void find_groups(const Buckets& buckets);
+  /// The scheme's tactics at `tokens`, by stage. Valid until another size is asked for.
+  const Points& points_of(const Scheme& scheme, int64_t tokens) const;
+  /// fits() for a candidate whose tactics are each allowed in their stage.
+  bool fit_together(const Candidate& candidate, const LayoutGroup& group, int64_t tokens) const;
   std::optional<Candidate> closest(const Arm& arm, const LayoutGroup& group,
                                    const Candidate& target, std::optional<size_t> fixed_stage,
                                    int64_t tokens) const;
 
   std::vector<TunableRunner*> runners_;
   std::vector<LayoutGroup> groups_;
+  // Working a space off rule by rule takes milliseconds, and a search asks for it again and again.
+  mutable int64_t points_at_ = -1;
+  mutable std::map<const Scheme*, Points> points_;
 };
 
 }  // namespace moetune
