@@ -31,6 +31,7 @@ struct Gpu {
   uint32_t* gate = nullptr;  ///< The host memory a stream waits on.
   uint32_t gate_ticket = 0;
   bool waited_behind_gate = true;  ///< Every replay was queued while its gate was closed.
+  int64_t launches = 0;
   size_t free_bytes = 1 << 20;
 };
 
@@ -80,6 +81,11 @@ inline void add_device_functions(Driver& d) {
                                        {kDeviceMemoryClockKhz, 3'201'000},
                                        {kDeviceMemoryBusBits, 6144},
                                        {kDeviceL2Bytes, 60 << 20},
+                                       {kDeviceSharedPerMultiprocessor, 228 << 10},
+                                       {kDeviceSharedPerBlockOptin, 227 << 10},
+                                       {kDeviceReservedSharedPerBlock, 1 << 10},
+                                       {kDeviceRegistersPerMultiprocessor, 65536},
+                                       {kDeviceBlocksPerMultiprocessor, 32},
                                        {kDeviceThreadsPerMultiprocessor, 2048}};
     const auto found = values.find(attribute);
     *value = found == values.end() ? 0 : found->second;
@@ -171,6 +177,24 @@ inline void add_graph_functions(Driver& d) {
   d.cuGraphDestroy = [](CUgraph graph) { return take(graph); };
 }
 
+/// Modules load, kernels do nothing when launched, copies copy nothing.
+inline void add_kernel_functions(Driver& d) {
+  d.cuModuleLoadData = [](CUmodule* module, const void*) {
+    return give("cuModuleLoadData", module);
+  };
+  d.cuModuleUnload = [](CUmodule module) { return take(module); };
+  d.cuModuleGetFunction = [](CUfunction* function, CUmodule, const char*) {
+    return *function = nullptr, 0;
+  };
+  d.cuFuncSetAttribute = [](CUfunction, int, int) { return 0; };
+  d.cuLaunchKernelEx = [](const CUlaunchConfig*, CUfunction, void**, void**) {
+    return ++gpu().launches, 0;
+  };
+  d.cuMemcpyHtoDAsync = [](CUdeviceptr, const void*, size_t, CUstream) { return 0; };
+  d.cuMemcpyDtoHAsync = [](void*, CUdeviceptr, size_t, CUstream) { return 0; };
+  d.cuMemsetD8Async = [](CUdeviceptr, unsigned char, size_t, CUstream) { return 0; };
+}
+
 /// A fresh fake GPU behind a driver.
 inline Driver make_driver() {
   gpu() = Gpu();
@@ -179,6 +203,7 @@ inline Driver make_driver() {
   add_memory_functions(driver);
   add_stream_functions(driver);
   add_graph_functions(driver);
+  add_kernel_functions(driver);
   return driver;
 }
 
