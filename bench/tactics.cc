@@ -97,8 +97,8 @@ class Measurement {
         const auto candidates = space_.variations(arm, group, stage, arm.base, what.tokens);
         for (size_t i = 0; i < candidates.size() && !over(); ++i) {
           if (i % kAhead == 0)
-            executor.prefetch(std::span(candidates).subspan(
-                i, std::min(2 * kAhead, candidates.size() - i)));
+            executor.prefetch(
+                std::span(candidates).subspan(i, std::min(2 * kAhead, candidates.size() - i)));
           if (i % kDefaultEvery == 0) write(what, fallback, -1, "");
           write(what, candidates[i], static_cast<int>(stage), arm.scheme->stages[stage].name);
         }
@@ -111,12 +111,13 @@ class Measurement {
     const Candidate* order[] = {&candidate, &candidate, &candidate};
     static_assert(std::size(decltype(order){}) == kSamples);
     const auto samples = session_.executor().measure(order, stage, setting_.calls);
-    Json line = {{"tokens", what.tokens},
-                 {"workload", what.workload},
-                 {"scheme", candidate.scheme},
-                 {"stage", name},
-                 {"tactic", stage < 0 ? candidate.text()
-                                      : candidate.stages[static_cast<size_t>(stage)].tactic.text()}};
+    Json line = {
+        {"tokens", what.tokens},
+        {"workload", what.workload},
+        {"scheme", candidate.scheme},
+        {"stage", name},
+        {"tactic", stage < 0 ? candidate.text()
+                             : candidate.stages[static_cast<size_t>(stage)].tactic.text()}};
     if (samples.ok()) {
       Json us = Json::array();
       for (const Sample& sample : *samples) us.push_back(std::round(sample.us * 100) / 100);
@@ -143,8 +144,7 @@ Status run(const Options& options) {
   const WeightFormat format =
       options.weights == "nvfp4" ? WeightFormat::kNvfp4 : WeightFormat::kBf16;
   MOETUNE_ASSIGN_OR_RETURN(const FusedMoeSpec spec, layer_spec(model, format, {.tp = options.tp}));
-  MOETUNE_ASSIGN_OR_RETURN(const auto backend,
-                           open_backend(options.device, {.pin_caller = true}));
+  MOETUNE_ASSIGN_OR_RETURN(const auto backend, open_backend(options.device, {.pin_caller = true}));
   MOETUNE_ASSIGN_OR_RETURN(const auto session, MoeSession::create(*backend, spec, 0));
   return Measurement(options, *backend, *session).run();
 }

@@ -48,10 +48,11 @@ double staging_pays_from(WeightFormat format, const KernelTable& kernels) {
 
 int direct_tile(const Matrix& matrix, double rows, const KernelTable& kernels) {
   if (kernels.max_tile > 6) return kernels.max_tile;
-  // With 16 registers, decoded fp4 leaves room for few sums, and the sums of the largest bf16 tile
-  // leave none for the weights' two halves.
+  // With 16 registers, decoded fp4 leaves room for few sums. Sums of two tokens are the most that a
+  // whole panel has registers for: wider bf16 tiles go through the stream in two halves, one after
+  // the other, and lose more by that than converting less brings.
   if (matrix.format == WeightFormat::kNvfp4) return std::min(kernels.max_tile, rows < 3 ? 2 : 4);
-  return std::min(kernels.max_tile, 5);
+  return std::min(kernels.max_tile, 2);
 }
 
 // Enough tasks that the last one to end keeps nobody waiting for long, and no more: neighbouring

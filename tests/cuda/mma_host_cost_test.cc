@@ -38,7 +38,8 @@ TEST(MmaHostCostTiming, ALayerCallTakesTheHostLessThanFiveMicroseconds) {
     const auto layer = (*runner)->compile(candidate, tokens);
     ASSERT_TRUE(layer.ok()) << layer.error().message;
     char memory[64];  // An address: nothing is read or written.
-    auto* const somewhere = reinterpret_cast<void*>((reinterpret_cast<uintptr_t>(memory) + 15) & ~uintptr_t{15});
+    auto* const somewhere =
+        reinterpret_cast<void*>((reinterpret_cast<uintptr_t>(memory) + 15) & ~uintptr_t{15});
     const Tensors arguments = {{"hidden", DataType::kBf16, {tokens, spec.hidden}, somewhere},
                                {"logits", DataType::kF32, {tokens, spec.global_experts}, somewhere},
                                {"output", DataType::kBf16, {tokens, spec.hidden}, somewhere}};
