@@ -51,6 +51,12 @@ bool get(const Json& value, int64_t& out) {
   return true;
 }
 
+bool get(const Json& value, uint64_t& out) {
+  if (!value.is_number_unsigned()) return false;
+  out = value.get<uint64_t>();
+  return true;
+}
+
 bool get(const Json& value, int& out) {
   int64_t wide = 0;
   if (!get(value, wide) || wide < std::numeric_limits<int>::min() ||
@@ -80,6 +86,7 @@ bool get(const Json& value, std::string& out) {
 }
 
 const char* expected(const int64_t&) { return "an integer of 64 bits"; }
+const char* expected(const uint64_t&) { return "an integer of 64 bits, not negative"; }
 const char* expected(const int&) { return "an integer of 32 bits"; }
 const char* expected(const double&) { return "a number"; }
 const char* expected(const bool&) { return "true or false"; }
@@ -205,6 +212,7 @@ void JsonReader::read(const char* name, T& value, bool required) {
 
 template void JsonReader::read(const char*, int&, bool);
 template void JsonReader::read(const char*, int64_t&, bool);
+template void JsonReader::read(const char*, uint64_t&, bool);
 template void JsonReader::read(const char*, double&, bool);
 template void JsonReader::read(const char*, bool&, bool);
 template void JsonReader::read(const char*, std::string&, bool);

@@ -68,6 +68,7 @@ class JsonReader {
   void required(const char* name, std::string& value) { read(name, value, true); }
   void optional(const char* name, int& value) { read(name, value, false); }
   void optional(const char* name, int64_t& value) { read(name, value, false); }
+  void optional(const char* name, uint64_t& value) { read(name, value, false); }
   void optional(const char* name, double& value) { read(name, value, false); }
   void optional(const char* name, bool& value) { read(name, value, false); }
   void optional(const char* name, std::string& value) { read(name, value, false); }

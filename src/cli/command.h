@@ -46,7 +46,10 @@ class Flags {
 class Command {
  public:
   virtual ~Command() = default;
+  /// One word, or two: "journal list" is `list` in the group `journal`.
   virtual const char* name() const = 0;
+  /// Of the group, one line; the first command of a group says it.
+  virtual const char* group_summary() const { return ""; }
   /// One line.
   virtual const char* summary() const = 0;
   /// Command lines to copy, one a line.
@@ -59,6 +62,10 @@ class Command {
 std::unique_ptr<Command> make_bench_command();
 std::unique_ptr<Command> make_devices_command();
 std::unique_ptr<Command> make_explain_command();
+std::unique_ptr<Command> make_journal_export_command();
+std::unique_ptr<Command> make_journal_import_command();
+std::unique_ptr<Command> make_journal_list_command();
+std::unique_ptr<Command> make_journal_prune_command();
 std::unique_ptr<Command> make_show_command();
 std::unique_ptr<Command> make_tune_command();
 std::unique_ptr<Command> make_verify_command();

@@ -2,7 +2,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-
 #include <map>
 #include <set>
 #include <tuple>
@@ -15,6 +14,7 @@
 #include "cli/progress.h"
 #include "cli/save.h"
 #include "cli/table.h"
+#include "cli/tune_journal.h"
 #include "cli/values.h"
 #include "cli/version.h"
 
@@ -144,6 +144,7 @@ struct Outcome {
   std::vector<Row> rows;  ///< Of report.plan's decisions.
   std::string path;
   bool saved = false;
+  std::string journal;  ///< "" where none is kept.
 };
 
 Json describe(const Outcome& outcome, const Job& job) {
@@ -164,7 +165,8 @@ Json describe(const Outcome& outcome, const Job& job) {
           {"rejected", describe(report.rejected)},
           {"warnings", report.warnings},
           {"config", outcome.path},
-          {"saved", outcome.saved}};
+          {"saved", outcome.saved},
+          {"journal", outcome.journal}};
 }
 
 std::string spent_text(const TuneReport& report) {
@@ -209,6 +211,7 @@ class TuneCommand final : public Command {
     flags.value("--budget", "TIME", &budget_, "Time to measure, as in 60s (default), 500ms or 5m");
     flags.value("--out", "FILE", &out_,
                 "Where the result goes; other plans in it stay. Default: where look-ups find it");
+    journal_.declare(flags);
   }
   Result<Exit> run(Output& output) override;
 
@@ -224,6 +227,7 @@ class TuneCommand final : public Command {
   TrafficFlags traffic_{"1..1024", "uniform"};
   std::string budget_ = "60s";
   std::string out_;
+  TuneJournal journal_;
 };
 
 ProgressState state_of(const TuneProgress& tuning) {
@@ -247,6 +251,7 @@ Result<TuneReport> TuneCommand::tune(Job& job, const TrafficFlags::Values& traff
   request.budget_s = budget_s;
   request.seed = traffic.seed;
   request.stop = std::move(stop);
+  request.store = journal_.store();
   Progress progress;
   progress.show({"preparing", 0, budget_s});
   request.progress = [&progress](const TuneProgress& tuning) { progress.show(state_of(tuning)); };
@@ -258,7 +263,12 @@ Result<TuneReport> TuneCommand::tune(Job& job, const TrafficFlags::Values& traff
 
 Result<bool> TuneCommand::save(const TuneReport& report, const DeviceProperties& device,
                                const std::string& path, Output& output) {
-  if (report.measurements == 0) {
+  const std::vector<Decision>& decisions = report.plan.decisions;
+  const bool is_evidence =
+      std::any_of(decisions.begin(), decisions.end(), [](const Decision& decision) {
+        return decision.evidence.resolved || decision.evidence.fallback.samples > 0;
+      });
+  if (report.measurements == 0 && !is_evidence) {
     output.note(fmt::format("nothing was measured before the {} ended; {} stays as it is",
                             report.interrupted ? "run" : "budget", path));
     return false;
@@ -292,10 +302,12 @@ Result<Exit> TuneCommand::run(Output& output) {
   MOETUNE_ASSIGN_OR_RETURN(Job job,
                            open_job(layer, device, traffic.seed, Purpose::kMeasure, output));
   MOETUNE_ASSIGN_OR_RETURN(const std::string path, prepare_output(out_, job.device()));
+  MOETUNE_RETURN_IF_ERROR(journal_.open(traffic.workloads.front(), job.device(), output));
 
-  Outcome outcome{.path = path};
+  Outcome outcome{.path = path, .journal = journal_.path()};
   MOETUNE_ASSIGN_OR_RETURN(outcome.report, tune(job, traffic, budget_s, interrupts.token()));
   const TuneReport& report = outcome.report;
+  if (report.measurements > 0) journal_.put_plan(report.plan, job.device(), output);
   const Result<bool> saved = save(report, job.device(), path, output);
   outcome.saved = saved.ok() && *saved;
   // Minutes of measuring are not to be lost to a full disk: what was found is printed all the same.

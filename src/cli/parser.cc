@@ -4,6 +4,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <string_view>
 
 #include "base/environment.h"
 
@@ -35,8 +36,23 @@ void add(CLI::App& app, const Flag& flag) {
   if (!flag.placeholder.empty()) option->type_name(flag.placeholder);
 }
 
+/// Where the last word of a command's name goes: the program, or its group.
+CLI::App* parent_of(CLI::App& app, const Command& command, std::string& word) {
+  word = command.name();
+  const size_t space = word.find(' ');
+  if (space == std::string::npos) return &app;
+  const std::string group = word.substr(0, space);
+  word.erase(0, space + 1);
+  if (CLI::App* known = app.get_subcommand_no_throw(group)) return known;
+  CLI::App* added = app.add_subcommand(group, command.group_summary());
+  added->require_subcommand(1);
+  return added;
+}
+
 CLI::App* add(CLI::App& app, Command& command, bool* json) {
-  CLI::App* sub = app.add_subcommand(command.name(), command.summary());
+  std::string word;
+  CLI::App* parent = parent_of(app, command, word);
+  CLI::App* sub = parent->add_subcommand(word, command.summary());
   sub->footer(footer(command));
   Flags flags;
   command.declare(flags);
@@ -51,22 +67,32 @@ std::string help_of(const CLI::App& app) {
   return chosen.empty() ? app.help() : chosen.front()->help(app.get_name());
 }
 
-/// What is wrong with the first word; empty where it is a command or an option. The library's words
-/// for it are "A subcommand is required".
+/// What is wrong with the first words; empty where they are a command or an option. The library's
+/// words for it are "A subcommand is required".
 std::string unknown_command(const std::vector<std::string>& arguments,
                             const std::vector<std::unique_ptr<Command>>& commands) {
   if (arguments.empty()) return "no command is given";
-  if (arguments.front().starts_with("-")) return {};
-  for (const auto& command : commands) {
-    if (arguments.front() == command->name()) return {};
+  std::string name;
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    if (arguments[i].starts_with("-")) return {};
+    name += (i > 0 ? " " : "") + arguments[i].substr(0, 40);
+    bool is_group = false;
+    for (const auto& command : commands) {
+      if (name == command->name()) return {};
+      is_group = is_group || std::string_view(command->name()).starts_with(name + " ");
+    }
+    if (!is_group) return fmt::format("there is no command \"{}\"", name);
   }
-  return fmt::format("there is no command \"{}\"", arguments.front().substr(0, 40));
+  return fmt::format("\"{}\" needs another word", name);
 }
 
 Error usage(const CLI::App& app, std::string message) {
   std::replace(message.begin(), message.end(), '\n', ' ');
-  const auto chosen = app.get_subcommands();
-  const std::string where = chosen.empty() ? "moetune" : "moetune " + chosen.front()->get_name();
+  std::string where = "moetune";
+  for (auto chosen = app.get_subcommands(); !chosen.empty();
+       chosen = chosen.front()->get_subcommands()) {
+    where += ' ' + chosen.front()->get_name();
+  }
   return {ErrorCode::kInvalidArgument, std::move(message),
           fmt::format("`{} --help` shows what there is", where)};
 }

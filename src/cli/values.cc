@@ -6,6 +6,7 @@
 #include <array>
 #include <charconv>
 #include <cmath>
+#include <ctime>
 
 #include "base/status_macros.h"
 
@@ -102,6 +103,16 @@ Result<double> parse_duration(const std::string& flag, const std::string& text) 
   return bad_value(flag, text, "give a time from 1ms to 168h, as in 60s, 500ms or 2m");
 }
 
+Result<double> parse_age(const std::string& flag, const std::string& text) {
+  constexpr double kDay = 24 * 3600.0;
+  constexpr std::array kUnits = {Unit{"d", kDay}, Unit{"h", 3600}, Unit{"m", 60}, Unit{"s", 1},
+                                 Unit{"w", 7 * kDay}};
+  constexpr double kLongest = 36525 * kDay;
+  const double seconds = parse_with_unit(text, kUnits);
+  if (seconds >= 0 && seconds <= kLongest) return seconds;
+  return bad_value(flag, text, "give an age, as in 90d, 12h or 30m");
+}
+
 Result<uint64_t> parse_bytes(const std::string& flag, const std::string& text) {
   constexpr std::array kUnits = {Unit{"B", 1},        Unit{"KiB", 0x1p10}, Unit{"MiB", 0x1p20},
                                  Unit{"GiB", 0x1p30}, Unit{"TiB", 0x1p40}, Unit{"KB", 1e3},
@@ -110,6 +121,15 @@ Result<uint64_t> parse_bytes(const std::string& flag, const std::string& text) {
   const double bytes = parse_with_unit(text, kUnits);
   if (bytes >= 1 && bytes <= kMost) return static_cast<uint64_t>(bytes);
   return bad_value(flag, text, "give a size, as in 8GiB, 512MiB or 2GB");
+}
+
+std::string date_text(int64_t unix_ms) {
+  const auto seconds = static_cast<std::time_t>(unix_ms / 1000);
+  std::tm parts{};
+  ::gmtime_r(&seconds, &parts);
+  std::array<char, 40> text{};
+  const size_t length = std::strftime(text.data(), text.size(), "%Y-%m-%d %H:%M", &parts);
+  return std::string(text.data(), length);
 }
 
 std::string bytes_text(double bytes) {

@@ -26,8 +26,14 @@ Result<std::vector<int64_t>> parse_tokens(const std::string& text);
 /// "60", "60s", "1500ms", "2m", "1h" in seconds, from a millisecond to a week.
 Result<double> parse_duration(const std::string& flag, const std::string& text);
 
+/// "90d", "12h", "30m", "2w" in seconds, up to a hundred years; a number alone is days.
+Result<double> parse_age(const std::string& flag, const std::string& text);
+
 /// "8GiB", "512MiB", "2GB", "1000000" in bytes, more than 0.
 Result<uint64_t> parse_bytes(const std::string& flag, const std::string& text);
+
+/// "2026-01-31 12:00" (UTC) of milliseconds since 1970.
+std::string date_text(int64_t unix_ms);
 
 /// "512 B", "1.5 MiB", "24 GiB".
 std::string bytes_text(double bytes);

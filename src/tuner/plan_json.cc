@@ -16,6 +16,8 @@ constexpr size_t kMaxStages = 16;
 // A microsecond count that is not finite cannot be written as JSON; 0 means unknown.
 double finite(double value) { return std::isfinite(value) ? value : 0; }
 
+}  // namespace
+
 Json strings_to_json(const std::map<std::string, std::string>& strings) {
   Json json = Json::object();
   for (const auto& [name, value] : strings) json[name] = value;
@@ -51,6 +53,8 @@ void read_time(JsonReader& reader, TimeSummary& time) {
   }
   reader.optional("samples", time.samples);
 }
+
+namespace {
 
 Json evidence_to_json(const Evidence& evidence) {
   return Json{{"chosen", time_to_json(evidence.chosen)},
@@ -104,12 +108,22 @@ void read_tactic(JsonReader& reader, Tactic& tactic) {
   });
 }
 
-Json candidate_stages_to_json(const Candidate& candidate) {
+}  // namespace
+
+Json stages_to_json(const Candidate& candidate) {
   Json stages = Json::array();
   for (const Candidate::Stage& stage : candidate.stages) {
     stages.push_back(Json{{"name", stage.name}, {"tactic", tactic_to_json(stage.tactic)}});
   }
   return stages;
+}
+
+void read_stages(JsonReader& reader, Candidate& candidate) {
+  reader.objects("stages", kMaxStages, [&](JsonReader& item) {
+    Candidate::Stage& stage = candidate.stages.emplace_back();
+    item.required("name", stage.name);
+    item.object("tactic", [&](JsonReader& tactic) { read_tactic(tactic, stage.tactic); });
+  });
 }
 
 void read_candidate(JsonReader& reader, Candidate& candidate) {
@@ -119,12 +133,10 @@ void read_candidate(JsonReader& reader, Candidate& candidate) {
   candidate.runner_version = static_cast<int>(version);
   if (version != candidate.runner_version) reader.fail("version", "out of range");
   reader.required("scheme", candidate.scheme);
-  reader.objects("stages", kMaxStages, [&](JsonReader& item) {
-    Candidate::Stage& stage = candidate.stages.emplace_back();
-    item.required("name", stage.name);
-    item.object("tactic", [&](JsonReader& tactic) { read_tactic(tactic, stage.tactic); });
-  });
+  read_stages(reader, candidate);
 }
+
+namespace {
 
 Json known_decision_to_json(const Decision& decision) {
   return Json{{"tokens", decision.tokens},
@@ -134,7 +146,7 @@ Json known_decision_to_json(const Decision& decision) {
               {"runner", decision.candidate.runner},
               {"version", decision.candidate.runner_version},
               {"scheme", decision.candidate.scheme},
-              {"stages", candidate_stages_to_json(decision.candidate)},
+              {"stages", stages_to_json(decision.candidate)},
               {"evidence", evidence_to_json(decision.evidence)}};
 }
 

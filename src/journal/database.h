@@ -1,0 +1,91 @@
+// One journal file. Strict: whatever is wrong with the file is an error, and the file stays as it
+// is. store.h is for those who go on whatever happens.
+#pragma once
+
+#include <chrono>
+#include <memory>
+#include <span>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "journal/entry.h"
+#include "journal/names.h"
+#include "journal/place.h"
+#include "journal/schema.h"
+#include "journal/sqlite.h"
+#include "moetune/measuring.h"
+
+namespace moetune::journal {
+
+/// One thread at a time. Any number of processes may have the same file open.
+///
+/// Durability: what put() has acknowledged survives the end of the process, however it ends. It was
+/// handed to the operating system (a write-ahead log, `synchronous = NORMAL`), which has not
+/// necessarily brought it to the disk: when the machine loses power the last seconds may be missing,
+/// and the file is consistent all the same. A measurement can be taken again, and flushing the disk
+/// with every one would cost milliseconds each.
+class Database {
+ public:
+  struct Options {
+    bool create = false;                      ///< Where there is no file.
+    std::chrono::milliseconds patience{2000};  ///< For other processes' locks.
+    std::span<const Migration> steps = migrations();
+  };
+
+  /// For reading and writing; brings older versions up to date. Errors:
+  ///   kNotFound         no file (without `create`), or no folder
+  ///   kInvalidArgument  something else than a file
+  ///   kParse            damaged
+  ///   kUnsupported      of a newer version, or another program's
+  ///   kIo               cannot be written, or not be read
+  ///   kDeadline         held by another process
+  static Result<std::unique_ptr<Database>> open(const std::string& path, const Options& options);
+  /// For reading; changes nothing. Also where nothing can be written.
+  static Result<std::unique_ptr<Database>> open_to_read(const std::string& path,
+                                                        std::chrono::milliseconds patience);
+
+  const std::string& path() const { return connection_.path(); }
+  void set_patience(std::chrono::milliseconds patience) { connection_.set_patience(patience); }
+  /// Whether the file is still the one that its name leads to.
+  bool is_in_place() const { return identity_of(path()) == identity_; }
+
+  /// All of them or none. A measurement that this object has put before, and that has grown since
+  /// (the same candidate, case, scale, stage, phase and rival), takes the place of the earlier row.
+  Status put(std::span<const MeasurementRecord> records, const Origin& origin);
+  Status put_plan(const PlanRecord& record, const Origin& origin);
+
+  /// Oldest first.
+  Result<std::vector<MeasurementRecord>> find(const std::string& problem,
+                                              const std::string& device);
+
+  /// Adds what another file holds, unless the very same is there. Returns whether it was added. To
+  /// be called inside of a transaction of connection(); forget() after one that was rolled back.
+  Result<bool> merge(const MeasurementRecord& record, const Origin& origin);
+  Result<bool> merge_plan(const PlanRecord& record, const Origin& origin);
+  void forget();
+
+  Connection& connection() { return connection_; }
+
+ private:
+  Database(Connection connection, const FileIdentity& identity);
+  Status put_once(std::span<const MeasurementRecord> records, const Origin& origin);
+  Status put_one(const MeasurementRecord& record, const References& references);
+  Result<References> references_of(const std::string& problem, const std::string& device,
+                                   const Origin& origin);
+  Result<References> references_of(const MeasurementRecord& record, const Origin& origin);
+  Status insert_plan(const PlanRecord& record, const References& references,
+                     const std::string& plan);
+  Status prepare_statements();
+
+  Connection connection_;
+  FileIdentity identity_;
+  Names names_;
+  Statement insert_;
+  Statement update_;
+  Statement find_;
+  Statement same_;
+  std::unordered_map<std::string, int64_t> written_;  // Rows of this object's measurements.
+};
+
+}  // namespace moetune::journal

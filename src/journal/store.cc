@@ -1,0 +1,151 @@
+#include "journal/store.h"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "base/status_macros.h"
+
+namespace moetune::journal {
+namespace {
+
+constexpr const char* kInMemory = "what is measured is kept in memory until this process ends";
+
+int64_t unix_ms_now() {
+  const auto since_epoch = std::chrono::system_clock::now().time_since_epoch();
+  return std::chrono::duration_cast<std::chrono::milliseconds>(since_epoch).count();
+}
+
+std::string text_of(const Error& error) {
+  return error.hint.empty() ? error.message : fmt::format("{} ({})", error.message, error.hint);
+}
+
+}  // namespace
+
+JournalStore::JournalStore(Options options) : options_(std::move(options)) {
+  if (std::string warning = open(); !warning.empty()) warnings_.push_back(std::move(warning));
+}
+
+JournalStore::~JournalStore() {
+  if (database_ == nullptr || mode_ != Mode::kWrite || !is_waiting_) return;
+  database_->set_patience(std::chrono::milliseconds(0));
+  (void)write_pending();
+}
+
+bool JournalStore::is_kept() const {
+  const std::lock_guard lock(mutex_);
+  return mode_ == Mode::kWrite && !is_waiting_;
+}
+
+std::string JournalStore::open() {
+  database_.reset();
+  mode_ = Mode::kMemory;
+  auto opened = Database::open(options_.path, {.create = true, .patience = options_.patience});
+  if (opened.ok()) {
+    database_ = std::move(opened).value();
+    mode_ = Mode::kWrite;
+    return {};
+  }
+  switch (opened.error().code) {
+    case ErrorCode::kParse: return open_after_damage(opened.error());
+    case ErrorCode::kIo:
+    case ErrorCode::kDeadline: return open_to_read(opened.error());
+    default: return fmt::format("{}; {}", text_of(opened.error()), kInMemory);
+  }
+}
+
+std::string JournalStore::open_after_damage(const Error& damage) {
+  const std::optional<FileIdentity> damaged = identity_of(options_.path);
+  Result<std::string> aside = std::string();
+  if (damaged) aside = set_aside(options_.path, *damaged);
+  if (!aside.ok())
+    return fmt::format("{}; {}; {}", damage.message, text_of(aside.error()), kInMemory);
+  auto fresh = Database::open(options_.path, {.create = true, .patience = options_.patience});
+  if (!fresh.ok()) return fmt::format("{}; {}", text_of(fresh.error()), kInMemory);
+  database_ = std::move(fresh).value();
+  mode_ = Mode::kWrite;
+  if (aside->empty()) return {};
+  return fmt::format("{}; it was set aside as {}, and a new one is begun", damage.message, *aside);
+}
+
+std::string JournalStore::open_to_read(const Error& refused) {
+  auto opened = Database::open_to_read(options_.path, options_.patience);
+  if (!opened.ok()) return fmt::format("{}; {}", text_of(refused), kInMemory);
+  database_ = std::move(opened).value();
+  mode_ = Mode::kRead;
+  return fmt::format("{}; what is in it is used, and {}", text_of(refused), kInMemory);
+}
+
+Status JournalStore::put(const MeasurementRecord& record) {
+  const std::lock_guard lock(mutex_);
+  pending_.push_back(record);
+  return flush();
+}
+
+Status JournalStore::put_plan(const Plan& plan, const DeviceProperties& device) {
+  const std::lock_guard lock(mutex_);
+  pending_plans_.push_back({plan, device, unix_ms_now()});
+  return flush();
+}
+
+Result<std::vector<MeasurementRecord>> JournalStore::find(const std::string& problem,
+                                                          const std::string& device) {
+  const std::lock_guard lock(mutex_);
+  std::vector<MeasurementRecord> records;
+  if (database_ != nullptr) {
+    auto found = database_->find(problem, device);
+    if (!found.ok() && found.error().code == ErrorCode::kParse) return damaged(found.error());
+    if (!found.ok()) return std::move(found).error();
+    records = std::move(found).value();
+  }
+  for (const MeasurementRecord& record : pending_) {
+    if (record.problem == problem && record.device == device) records.push_back(record);
+  }
+  return records;
+}
+
+// One way for a single record and for what has piled up.
+Status JournalStore::flush() {
+  if (mode_ != Mode::kWrite || (is_waiting_ && Clock::now() < next_try_)) return {};
+  if (!database_->is_in_place()) {
+    std::string warning = open();
+    if (!warning.empty()) return Error{ErrorCode::kIo, std::move(warning)};
+  }
+  // Others' locks are waited for once; from then on measuring is not to be held up.
+  if (is_waiting_) database_->set_patience(std::chrono::milliseconds(0));
+  Status status = write_pending();
+  if (status.ok()) {
+    if (std::exchange(is_waiting_, false)) database_->set_patience(options_.patience);
+    return {};
+  }
+  if (status.error().code == ErrorCode::kParse) return damaged(status.error());
+  next_try_ = Clock::now() + options_.retry_after;
+  if (std::exchange(is_waiting_, true)) return {};
+  return Error{status.error().code,
+               fmt::format("{}; it is kept in memory until it can be written",
+                           status.error().message),
+               status.error().hint};
+}
+
+Status JournalStore::write_pending() {
+  if (!pending_.empty()) MOETUNE_RETURN_IF_ERROR(database_->put(pending_, options_.origin));
+  pending_.clear();
+  while (!pending_plans_.empty()) {
+    MOETUNE_RETURN_IF_ERROR(database_->put_plan(pending_plans_.front(), options_.origin));
+    pending_plans_.erase(pending_plans_.begin());
+  }
+  return {};
+}
+
+// A file that turns out damaged is replaced by a new one, which takes what is pending.
+Error JournalStore::damaged(const Error& damage) {
+  database_.reset();
+  is_waiting_ = false;
+  const bool is_ours = std::exchange(mode_, Mode::kMemory) == Mode::kWrite;
+  if (!is_ours) return {ErrorCode::kParse, fmt::format("{}; {}", damage.message, kInMemory)};
+  std::string what = open_after_damage(damage);
+  if (mode_ == Mode::kWrite) is_waiting_ = !write_pending().ok();
+  return {ErrorCode::kParse, what.empty() ? damage.message : std::move(what)};
+}
+
+}  // namespace moetune::journal
