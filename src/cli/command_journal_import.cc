@@ -69,11 +69,11 @@ class JournalImportCommand final : public Command {
     if (imported.bad_lines > static_cast<int64_t>(kShownLines))
       output.note(fmt::format("{} bad lines in all", imported.bad_lines));
     const bool refused = strict_ && imported.bad_lines > 0;
-    output.text(fmt::format("{} measurements and {} plans taken into {}; {} were there already, {} "
-                            "lines are bad{}\n",
-                            imported.measurements, imported.plans, database.path(),
-                            imported.already_there, imported.bad_lines,
-                            refused ? ", so that nothing was taken (--strict)" : ""));
+    output.text(
+        fmt::format("{} measurements and {} plans taken into {}; {} were there already, {} "
+                    "lines are bad{}\n",
+                    imported.measurements, imported.plans, database.path(), imported.already_there,
+                    imported.bad_lines, refused ? ", so that nothing was taken (--strict)" : ""));
     output.object({{"journal", database.path()},
                    {"measurements", imported.measurements},
                    {"plans", imported.plans},

@@ -28,19 +28,20 @@ class JournalPruneCommand final : public Command {
   void declare(Flags& flags) override {
     journal_.declare(flags);
     filter_.declare(flags);
-    flags.value("--older-than", "AGE", &age_, "Only what was measured longer ago, as in 90d or 12h");
+    flags.value("--older-than", "AGE", &age_,
+                "Only what was measured longer ago, as in 90d or 12h");
     flags.toggle("--all", &all_, "Everything");
     flags.toggle("--dry-run", &dry_run_, "Only say how much that would be");
   }
 
   Result<Exit> run(Output& output) override {
     MOETUNE_ASSIGN_OR_RETURN(const journal::Filter filter, filter());
-    MOETUNE_ASSIGN_OR_RETURN(
-        const auto database,
-        dry_run_ ? journal_.open_to_read() : journal_.open_to_write(/*create=*/false));
-    MOETUNE_ASSIGN_OR_RETURN(
-        const journal::Pruned pruned,
-        dry_run_ ? journal::count(*database, filter) : journal::prune(*database, filter));
+    MOETUNE_ASSIGN_OR_RETURN(const auto database, dry_run_
+                                                      ? journal_.open_to_read()
+                                                      : journal_.open_to_write(/*create=*/false));
+    MOETUNE_ASSIGN_OR_RETURN(const journal::Pruned pruned, dry_run_
+                                                               ? journal::count(*database, filter)
+                                                               : journal::prune(*database, filter));
     output.text(fmt::format("{} {} measurements and {} plans {} {}\n",
                             dry_run_ ? "would take" : "took", pruned.measurements, pruned.plans,
                             "out of", database->path()));

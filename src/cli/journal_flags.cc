@@ -36,8 +36,9 @@ Result<std::unique_ptr<journal::Database>> JournalFlags::open_to_write(bool crea
 }
 
 void FilterFlags::declare(Flags& flags) {
-  flags.value("--problem", "TEXT", &problem,
-              "Only problems whose key has this in it, as in hidden=2048; `journal list` shows keys");
+  flags.value(
+      "--problem", "TEXT", &problem,
+      "Only problems whose key has this in it, as in hidden=2048; `journal list` shows keys");
   flags.value("--device", "TEXT", &device, "Only devices whose key has this in it, as in isa=avx2");
 }
 

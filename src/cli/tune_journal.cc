@@ -67,9 +67,8 @@ Status TuneJournal::open(const std::string& workload, const DeviceProperties& de
   }
   if (was_named) {
     const Status place = journal::check_place(path_, /*may_be_missing=*/true);
-    const bool is_typing_error =
-        !place.ok() && (place.error().code == ErrorCode::kNotFound ||
-                        place.error().code == ErrorCode::kInvalidArgument);
+    const bool is_typing_error = !place.ok() && (place.error().code == ErrorCode::kNotFound ||
+                                                 place.error().code == ErrorCode::kInvalidArgument);
     if (is_typing_error) return place;
   } else if (Status made = make_private_folders(parent_folder(path_)); !made.ok()) {
     output.note(fmt::format("warning: no journal: {}", made.error().message));

@@ -16,8 +16,8 @@ class TuneJournal {
  public:
   void declare(Flags& flags);
   /// Before anything is measured. kInvalidArgument for flags that contradict each other; kNotFound
-  /// where the folder of a file that was named is missing. What is wrong with the file itself goes to
-  /// `output`: it is no reason not to tune.
+  /// where the folder of a file that was named is missing. What is wrong with the file itself goes
+  /// to `output`: it is no reason not to tune.
   Status open(const std::string& workload, const DeviceProperties& device, Output& output);
 
   /// Null without a journal.

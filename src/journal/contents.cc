@@ -26,8 +26,8 @@ void bind(Statement& statement, const Filter& filter) {
 
 Result<int64_t> count_in(Database& database, const char* table, const Filter& filter) {
   MOETUNE_ASSIGN_OR_RETURN(Statement statement,
-                           database.connection().prepare(fmt::format(
-                               "SELECT count(*) FROM {} WHERE {}", table, kMatches)));
+                           database.connection().prepare(
+                               fmt::format("SELECT count(*) FROM {} WHERE {}", table, kMatches)));
   bind(statement, filter);
   MOETUNE_ASSIGN_OR_RETURN(const bool is_row, statement.step());
   return is_row ? statement.number(0) : 0;
@@ -36,10 +36,11 @@ Result<int64_t> count_in(Database& database, const char* table, const Filter& fi
 // Until a step finds nothing more to take.
 Result<int64_t> prune_from(Database& database, const char* table, const Filter& filter) {
   constexpr int kPerTransaction = 5000;
-  MOETUNE_ASSIGN_OR_RETURN(Statement statement,
-                           database.connection().prepare(fmt::format(
-                               "DELETE FROM {0} WHERE id IN (SELECT id FROM {0} WHERE {1} LIMIT {2})",
-                               table, kMatches, kPerTransaction)));
+  MOETUNE_ASSIGN_OR_RETURN(
+      Statement statement,
+      database.connection().prepare(
+          fmt::format("DELETE FROM {0} WHERE id IN (SELECT id FROM {0} WHERE {1} LIMIT {2})", table,
+                      kMatches, kPerTransaction)));
   int64_t total = 0;
   while (true) {
     bind(statement, filter);
@@ -50,19 +51,22 @@ Result<int64_t> prune_from(Database& database, const char* table, const Filter& 
   }
 }
 
-// Names that nothing refers to any more. Checking that for every row would look through all
-// measurements each time; the question that is asked here is the same, once for all.
+// Names that nothing refers to any more, but for the newest of each table: SQLite gives a number
+// again only when it was the largest, and a number that another process remembers must be right or
+// refused (the foreign keys), never somebody else's.
+// The foreign keys are off meanwhile: for each row they would look through all measurements.
 Status drop_unused_names(Connection& connection) {
   MOETUNE_RETURN_IF_ERROR(connection.execute("PRAGMA foreign_keys = OFF"));
   Status status = connection.execute(
       "BEGIN IMMEDIATE;"
-      "DELETE FROM candidate WHERE id NOT IN (SELECT candidate FROM measurement);"
+      "DELETE FROM candidate WHERE id NOT IN (SELECT candidate FROM measurement)"
+      " AND id < (SELECT max(id) FROM candidate);"
       "DELETE FROM problem WHERE id NOT IN (SELECT problem FROM measurement)"
-      " AND id NOT IN (SELECT problem FROM plan);"
+      " AND id NOT IN (SELECT problem FROM plan) AND id < (SELECT max(id) FROM problem);"
       "DELETE FROM device WHERE id NOT IN (SELECT device FROM measurement)"
-      " AND id NOT IN (SELECT device FROM plan);"
+      " AND id NOT IN (SELECT device FROM plan) AND id < (SELECT max(id) FROM device);"
       "DELETE FROM origin WHERE id NOT IN (SELECT origin FROM measurement)"
-      " AND id NOT IN (SELECT origin FROM plan);"
+      " AND id NOT IN (SELECT origin FROM plan) AND id < (SELECT max(id) FROM origin);"
       "COMMIT");
   if (!status.ok()) (void)connection.execute("ROLLBACK");
   MOETUNE_RETURN_IF_ERROR(connection.execute("PRAGMA foreign_keys = ON"));
@@ -196,11 +200,11 @@ Status visit_plans(Database& database, const Filter& filter,
                    const std::function<Status(const PlanRecord&, const Origin&)>& visit) {
   MOETUNE_ASSIGN_OR_RETURN(
       Statement row,
-      database.connection().prepare(fmt::format(
-          "SELECT m.properties, m.plan, m.unix_ms, o.program, o.toolchain FROM plan m"
-          " JOIN problem p ON p.id = m.problem JOIN device d ON d.id = m.device"
-          " JOIN origin o ON o.id = m.origin{} ORDER BY m.id",
-          kJoinedMatches)));
+      database.connection().prepare(
+          fmt::format("SELECT m.properties, m.plan, m.unix_ms, o.program, o.toolchain FROM plan m"
+                      " JOIN problem p ON p.id = m.problem JOIN device d ON d.id = m.device"
+                      " JOIN origin o ON o.id = m.origin{} ORDER BY m.id",
+                      kJoinedMatches)));
   bind(row, filter);
   while (true) {
     MOETUNE_ASSIGN_OR_RETURN(const bool is_row, row.step());

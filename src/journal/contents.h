@@ -15,8 +15,8 @@ namespace moetune::journal {
 
 /// Which entries: all conditions hold. Empty texts and the largest time mean any.
 struct Filter {
-  std::string problem;  ///< Part of the problem's key.
-  std::string device;   ///< Part of the device's key.
+  std::string problem;                                           ///< Part of the problem's key.
+  std::string device;                                            ///< Part of the device's key.
   int64_t before_unix_ms = std::numeric_limits<int64_t>::max();  ///< Taken earlier than this.
 };
 
@@ -49,8 +49,8 @@ struct Pruned {
 };
 /// What prune() would take out now.
 Result<Pruned> count(Database& database, const Filter& filter);
-/// Takes entries out for good, and gives their space back to the file system. In small transactions,
-/// so that others can write meanwhile; what was done before a failure stays done.
+/// Takes entries out for good, and gives their space back to the file system. In small
+/// transactions, so that others can write meanwhile; what was done before a failure stays done.
 Result<Pruned> prune(Database& database, const Filter& filter);
 
 }  // namespace moetune::journal

@@ -13,13 +13,12 @@ namespace {
 // What a later record of the same thing has in common with an earlier one.
 std::string place_of(const MeasurementRecord& record, const References& references) {
   const Case& what = record.what;
-  return fmt::format("{} {} {} {} {}\n{} {} {} {}{}\n{}", references.problem, references.device,
-                     references.candidate, what.tokens, what.seed, what.workload,
-                     to_string(record.scale), record.stage, record.phase,
-                     record.rejected.empty() ? "" : " rejected",
-                     record.versus ? fmt::format("{}@{}", record.versus->against,
-                                                 record.versus->against_version)
-                                   : "");
+  return fmt::format(
+      "{} {} {} {} {}\n{} {} {} {}{}\n{}", references.problem, references.device,
+      references.candidate, what.tokens, what.seed, what.workload, to_string(record.scale),
+      record.stage, record.phase, record.rejected.empty() ? "" : " rejected",
+      record.versus ? fmt::format("{}@{}", record.versus->against, record.versus->against_version)
+                    : "");
 }
 
 }  // namespace
@@ -32,7 +31,9 @@ Status Database::prepare_statements() {
       insert_, connection_.prepare(fmt::format("INSERT INTO measurement ({}) VALUES ({})",
                                                measurement_columns(), measurement_parameters())));
   MOETUNE_ASSIGN_OR_RETURN(
-      update_, connection_.prepare(fmt::format("UPDATE measurement SET ({}) = ({}) WHERE id = ?",
+      update_, connection_.prepare(fmt::format("UPDATE measurement SET ({}) = ({}) WHERE id = ?"
+                                               " AND candidate = ? AND tokens = ? AND stage = ?"
+                                               " AND phase = ?",
                                                measurement_columns(), measurement_parameters())));
   MOETUNE_ASSIGN_OR_RETURN(
       find_,
@@ -79,7 +80,9 @@ Status Database::put_one(const MeasurementRecord& record, const References& refe
   const auto earlier = written_.find(place);
   if (earlier != written_.end()) {
     bind_measurement(update_, references, record);
-    MOETUNE_RETURN_IF_ERROR(update_.bind(earlier->second).run());
+    // Where the row was pruned meanwhile, another one may have its number.
+    update_.bind(earlier->second).bind(references.candidate).bind(record.what.tokens);
+    MOETUNE_RETURN_IF_ERROR(update_.bind(record.stage).bind(record.phase).run());
     if (connection_.changes() == 1) return {};
   }
   bind_measurement(insert_, references, record);
@@ -100,8 +103,7 @@ Result<References> Database::references_of(const std::string& problem, const std
 Result<References> Database::references_of(const MeasurementRecord& record, const Origin& origin) {
   MOETUNE_ASSIGN_OR_RETURN(References references,
                            references_of(record.problem, record.device, origin));
-  MOETUNE_ASSIGN_OR_RETURN(references.candidate,
-                           names_.candidate(record.candidate, record.layout));
+  MOETUNE_ASSIGN_OR_RETURN(references.candidate, names_.candidate(record.candidate, record.layout));
   return references;
 }
 
@@ -150,13 +152,12 @@ Status Database::put_plan(const PlanRecord& record, const Origin& origin) {
 }
 
 Result<bool> Database::merge_plan(const PlanRecord& record, const Origin& origin) {
-  MOETUNE_ASSIGN_OR_RETURN(
-      const References references,
-      references_of(record.plan.problem.key(), record.device.key(), origin));
+  MOETUNE_ASSIGN_OR_RETURN(const References references,
+                           references_of(record.plan.problem.key(), record.device.key(), origin));
   const std::string plan = print_json_line(plan_to_json(record.plan));
-  MOETUNE_ASSIGN_OR_RETURN(
-      Statement same, connection_.prepare("SELECT 1 FROM plan WHERE problem = ? AND device = ?"
-                                          " AND unix_ms = ? AND plan = ?"));
+  MOETUNE_ASSIGN_OR_RETURN(Statement same,
+                           connection_.prepare("SELECT 1 FROM plan WHERE problem = ? AND device = ?"
+                                               " AND unix_ms = ? AND plan = ?"));
   same.bind(references.problem).bind(references.device).bind(record.unix_ms).bind(plan);
   MOETUNE_ASSIGN_OR_RETURN(const bool is_there, same.step());
   if (is_there) return false;

@@ -22,13 +22,13 @@ namespace moetune::journal {
 ///
 /// Durability: what put() has acknowledged survives the end of the process, however it ends. It was
 /// handed to the operating system (a write-ahead log, `synchronous = NORMAL`), which has not
-/// necessarily brought it to the disk: when the machine loses power the last seconds may be missing,
-/// and the file is consistent all the same. A measurement can be taken again, and flushing the disk
-/// with every one would cost milliseconds each.
+/// necessarily brought it to the disk: when the machine loses power the last seconds may be
+/// missing, and the file is consistent all the same. A measurement can be taken again, and flushing
+/// the disk with every one would cost milliseconds each.
 class Database {
  public:
   struct Options {
-    bool create = false;                      ///< Where there is no file.
+    bool create = false;                       ///< Where there is no file.
     std::chrono::milliseconds patience{2000};  ///< For other processes' locks.
     std::span<const Migration> steps = migrations();
   };

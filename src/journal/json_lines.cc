@@ -60,8 +60,8 @@ Comparison read_versus(JsonReader& reader) {
   if (versus.speedup <= 0) reader.fail("speedup", "not above 0");
   if (versus.low < 0 || versus.low > versus.high) reader.fail("speedup_low", "no interval");
   if (versus.rounds < 0) reader.fail("rounds", "negative");
-  const bool is_known = std::find(kOutcomes.begin(), kOutcomes.end(), versus.outcome) !=
-                        kOutcomes.end();
+  const bool is_known =
+      std::find(kOutcomes.begin(), kOutcomes.end(), versus.outcome) != kOutcomes.end();
   if (!is_known) reader.fail("outcome", fmt::format("\"{:.40}\" is none", versus.outcome));
   return versus;
 }
@@ -93,7 +93,8 @@ void read_case(JsonReader& reader, MeasurementRecord& record) {
   if (record.stage < -1) reader.fail("stage", "less than -1");
   if (record.phase.empty()) reader.fail("phase", "empty");
   const auto known = scale_named(scale);
-  if (!known) return reader.fail("scale", fmt::format("\"{:.40}\" is neither full nor subset", scale));
+  if (!known)
+    return reader.fail("scale", fmt::format("\"{:.40}\" is neither full nor subset", scale));
   record.scale = *known;
 }
 
@@ -137,9 +138,8 @@ MeasurementRecord read_measurement(JsonReader& reader) {
 PlanRecord read_plan(JsonReader& reader, const Json& document) {
   PlanRecord record;
   reader.object("device", [&](JsonReader& device) { record.device = device_from_json(device); });
-  reader.object("plan", [&](JsonReader& plan) {
-    record.plan = plan_from_json(plan, document["plan"]);
-  });
+  reader.object("plan",
+                [&](JsonReader& plan) { record.plan = plan_from_json(plan, document["plan"]); });
   read_date(reader, record.unix_ms);
   return record;
 }

@@ -53,11 +53,10 @@ Result<int64_t> Names::device(const std::string& key) {
 
 Result<int64_t> Names::origin(const Origin& origin) {
   const std::string toolchain = toolchain_text(origin);
-  return number_of(
-      fmt::format("origin\n{}\n{}", origin.program, toolchain),
-      "SELECT id FROM origin WHERE program = ? AND toolchain = ?",
-      "INSERT INTO origin (program, toolchain) VALUES (?, ?)",
-      [&](Statement& statement) { statement.bind(origin.program).bind(toolchain); });
+  return number_of(fmt::format("origin\n{}\n{}", origin.program, toolchain),
+                   "SELECT id FROM origin WHERE program = ? AND toolchain = ?",
+                   "INSERT INTO origin (program, toolchain) VALUES (?, ?)",
+                   [&](Statement& statement) { statement.bind(origin.program).bind(toolchain); });
 }
 
 // Candidates have long texts; an index of them would be as large as the table.

@@ -101,8 +101,8 @@ bool is_on_network(const std::string& path) {
   struct statfs status {};
   const bool is_there = ::statfs(path.c_str(), &status) == 0;
   if (!is_there && ::statfs(parent_folder(path).c_str(), &status) != 0) return false;
-  // The kernel's linux/magic.h and the makers' own headers: NFS, SMB 1, 2 and 3, Lustre, Ceph, GPFS,
-  // BeeGFS, AFS twice, 9P, FUSE, OCFS2, GFS2. FUSE may be local; then this costs speed alone.
+  // The kernel's linux/magic.h and the makers' own headers: NFS, SMB 1, 2 and 3, Lustre, Ceph,
+  // GPFS, BeeGFS, AFS twice, 9P, FUSE, OCFS2, GFS2. FUSE may be local; then this costs speed alone.
   constexpr std::array<uint32_t, 14> kShared = {
       0x6969,     0x517B,     0xFF534D42, 0xFE534D42, 0x0BD00BD0, 0x00C36400, 0x47504653,
       0x19830326, 0x5346414F, 0x6B414653, 0x01021997, 0x65735546, 0x7461636F, 0x01161970};

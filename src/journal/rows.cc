@@ -12,16 +12,40 @@ namespace moetune::journal {
 namespace {
 
 // In the order of bind_measurement() and of Column below.
-constexpr std::array<std::string_view, 34> kColumns = {
-    "problem",       "device",          "origin",        "candidate",
-    "tokens",        "workload",        "seed",          "scale",
-    "stage",         "phase",           "unix_ms",       "samples",
-    "median_us",     "min_us",          "q1_us",         "q3_us",
-    "clock_mhz",     "throttle_reasons", "temperature_c", "power_w",
-    "rejected",      "rejected_as",     "against",       "against_version",
-    "against_samples", "against_median_us", "against_min_us", "against_q1_us",
-    "against_q3_us", "speedup",         "speedup_low",   "speedup_high",
-    "rounds",        "outcome"};
+constexpr std::array<std::string_view, 34> kColumns = {"problem",
+                                                       "device",
+                                                       "origin",
+                                                       "candidate",
+                                                       "tokens",
+                                                       "workload",
+                                                       "seed",
+                                                       "scale",
+                                                       "stage",
+                                                       "phase",
+                                                       "unix_ms",
+                                                       "samples",
+                                                       "median_us",
+                                                       "min_us",
+                                                       "q1_us",
+                                                       "q3_us",
+                                                       "clock_mhz",
+                                                       "throttle_reasons",
+                                                       "temperature_c",
+                                                       "power_w",
+                                                       "rejected",
+                                                       "rejected_as",
+                                                       "against",
+                                                       "against_version",
+                                                       "against_samples",
+                                                       "against_median_us",
+                                                       "against_min_us",
+                                                       "against_q1_us",
+                                                       "against_q3_us",
+                                                       "speedup",
+                                                       "speedup_low",
+                                                       "speedup_high",
+                                                       "rounds",
+                                                       "outcome"};
 
 // What a selected row has before the columns of the measurement.
 enum Head : int {
@@ -108,7 +132,8 @@ DeviceState state_of(const Statement& row) {
 }
 
 Error nonsense(const Statement& row, std::string_view what) {
-  return {ErrorCode::kParse, fmt::format("measurement {} makes no sense: {}", row.number(kId), what)};
+  return {ErrorCode::kParse,
+          fmt::format("measurement {} makes no sense: {}", row.number(kId), what)};
 }
 
 }  // namespace

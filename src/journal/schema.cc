@@ -11,19 +11,17 @@ namespace {
 
 constexpr int64_t kApplication = 0x6D6F6574;  // "moet"
 
-// Texts that many measurements share are stored once. AUTOINCREMENT: the number of a row that was
-// pruned is never given to another, so that a number which another process remembers is right or
-// refused (the foreign keys), and never somebody else's.
+// Texts that many measurements share are stored once, each in a table of names.
 constexpr const char* kVersion1 = R"sql(
-CREATE TABLE problem (id INTEGER PRIMARY KEY AUTOINCREMENT, key TEXT NOT NULL UNIQUE);
-CREATE TABLE device (id INTEGER PRIMARY KEY AUTOINCREMENT, key TEXT NOT NULL UNIQUE);
+CREATE TABLE problem (id INTEGER PRIMARY KEY, key TEXT NOT NULL UNIQUE);
+CREATE TABLE device (id INTEGER PRIMARY KEY, key TEXT NOT NULL UNIQUE);
 CREATE TABLE origin (
-  id INTEGER PRIMARY KEY AUTOINCREMENT,
+  id INTEGER PRIMARY KEY,
   program TEXT NOT NULL,
   toolchain TEXT NOT NULL,
   UNIQUE (program, toolchain));
 CREATE TABLE candidate (
-  id INTEGER PRIMARY KEY AUTOINCREMENT,
+  id INTEGER PRIMARY KEY,
   hash INTEGER NOT NULL,
   runner TEXT NOT NULL,
   version INTEGER NOT NULL,
@@ -32,7 +30,7 @@ CREATE TABLE candidate (
   layout TEXT NOT NULL);
 CREATE INDEX candidate_by_hash ON candidate (hash);
 CREATE TABLE measurement (
-  id INTEGER PRIMARY KEY AUTOINCREMENT,
+  id INTEGER PRIMARY KEY,
   problem INTEGER NOT NULL REFERENCES problem,
   device INTEGER NOT NULL REFERENCES device,
   candidate INTEGER NOT NULL REFERENCES candidate,
@@ -69,7 +67,7 @@ CREATE TABLE measurement (
   outcome TEXT);
 CREATE INDEX measurement_by_place ON measurement (problem, device, candidate);
 CREATE TABLE plan (
-  id INTEGER PRIMARY KEY AUTOINCREMENT,
+  id INTEGER PRIMARY KEY,
   problem INTEGER NOT NULL REFERENCES problem,
   device INTEGER NOT NULL REFERENCES device,
   origin INTEGER NOT NULL REFERENCES origin,
@@ -148,10 +146,11 @@ Status check_version(const Connection& connection) {
     return Error{ErrorCode::kNotFound, fmt::format("{} is empty", connection.path()),
                  "`moetune tune` fills it"};
   }
-  return Error{ErrorCode::kUnsupported,
-               fmt::format("{} is a journal of version {}, which is read only after an update to {}",
-                           connection.path(), kind.version, newest),
-               "open it once where it can be written"};
+  return Error{
+      ErrorCode::kUnsupported,
+      fmt::format("{} is a journal of version {}, which is read only after an update to {}",
+                  connection.path(), kind.version, newest),
+      "open it once where it can be written"};
 }
 
 }  // namespace moetune::journal

@@ -196,7 +196,11 @@ int64_t Connection::last_id() const { return sqlite3_last_insert_rowid(database_
 int64_t Connection::changes() const { return sqlite3_changes64(database_.get()); }
 
 Result<Transaction> Transaction::begin(Connection& connection) {
-  MOETUNE_RETURN_IF_ERROR(connection.execute("BEGIN IMMEDIATE"));
+  if (connection.commit_.statement_ == nullptr) {
+    MOETUNE_ASSIGN_OR_RETURN(connection.begin_, connection.prepare("BEGIN IMMEDIATE"));
+    MOETUNE_ASSIGN_OR_RETURN(connection.commit_, connection.prepare("COMMIT"));
+  }
+  MOETUNE_RETURN_IF_ERROR(connection.begin_.run());
   return Transaction(connection);
 }
 
@@ -206,7 +210,7 @@ Transaction::~Transaction() {
 }
 
 Status Transaction::commit() {
-  MOETUNE_RETURN_IF_ERROR(connection_->execute("COMMIT"));
+  MOETUNE_RETURN_IF_ERROR(connection_->commit_.run());
   connection_ = nullptr;
   return {};
 }

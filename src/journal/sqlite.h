@@ -12,9 +12,9 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
-#include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "moetune/result.h"
 
@@ -52,6 +52,7 @@ class Statement {
 
  private:
   friend class Connection;
+  friend class Transaction;
   struct Finalizer {
     void operator()(sqlite3_stmt* statement) const;
   };
@@ -92,6 +93,7 @@ class Connection {
   int64_t changes() const;
 
  private:
+  friend class Transaction;
   struct Closer {
     void operator()(sqlite3* database) const;
   };
@@ -100,6 +102,8 @@ class Connection {
 
   std::unique_ptr<sqlite3, Closer> database_;
   std::string path_;
+  Statement begin_;  // Of transactions, prepared when the first one begins.
+  Statement commit_;
 };
 
 /// All or nothing: rolled back unless commit() succeeds.

@@ -45,7 +45,12 @@ Known::Known(MeasurementStore& store, std::string problem, std::string device)
     trouble_ = fmt::format("what was measured before could not be read: {}", found.error().message);
     return;
   }
-  for (MeasurementRecord& record : found.value()) index(std::move(record));
+  for (MeasurementRecord& record : found.value()) {
+    // What did not fit in an earlier run may fit now.
+    const bool may_fit_now =
+        !record.rejected.empty() && record.rejected_as == ErrorCode::kOutOfMemory;
+    if (!may_fit_now) index(std::move(record));
+  }
 }
 
 void Known::index(MeasurementRecord record) {

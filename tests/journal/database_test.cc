@@ -52,8 +52,7 @@ TEST_F(DatabaseTest, AMeasurementThatGrowsTakesTheRowOfItsEarlierSelf) {
   put(*database, race_record(2));
   put(*database, grown);
   put(*database, rejected_record(1));  // Something else, said of the same candidate.
-  EXPECT_EQ(texts_of(found_in(*database)),
-            texts_of({grown, race_record(2), rejected_record(1)}));
+  EXPECT_EQ(texts_of(found_in(*database)), texts_of({grown, race_record(2), rejected_record(1)}));
   // Another process measured it, or an earlier one: both are kept.
   put(*open(), race_record(1, 80));
   EXPECT_EQ(found_in(*database).size(), 4u);

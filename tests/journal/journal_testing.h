@@ -87,8 +87,8 @@ inline MeasurementRecord compared_record(int64_t tile) {
   MeasurementRecord record = race_record(tile);
   record.stage = -1;
   record.phase = "confirm";
-  record.versus = Comparison{sample_candidate(1).text(), 3,    {120, 110, 115, 130, 40}, 1.2, 1.15,
-                             1.25,                       10, "better"};
+  record.versus = Comparison{
+      sample_candidate(1).text(), 3, {120, 110, 115, 130, 40}, 1.2, 1.15, 1.25, 10, "better"};
   return record;
 }
 
@@ -100,17 +100,19 @@ inline std::string text_of(const MeasurementRecord& r) {
          << t.samples << '\n';
   };
   text.precision(17);
-  text << r.problem << '\n' << r.device << '\n' << r.candidate.text() << '@'
-       << r.candidate.runner_version << '\n' << r.layout << '\n' << r.what.tokens << ' '
-       << r.what.workload << ' ' << r.what.seed << ' ' << static_cast<int>(r.scale) << ' '
-       << r.stage << ' ' << r.phase << ' ' << r.unix_ms;
+  text << r.problem << '\n'
+       << r.device << '\n'
+       << r.candidate.text() << '@' << r.candidate.runner_version << '\n'
+       << r.layout << '\n'
+       << r.what.tokens << ' ' << r.what.workload << ' ' << r.what.seed << ' '
+       << static_cast<int>(r.scale) << ' ' << r.stage << ' ' << r.phase << ' ' << r.unix_ms;
   time(r.time);
   if (!r.rejected.empty()) text << r.rejected << ' ' << to_string(r.rejected_as) << '\n';
   text << r.state.clock_mhz << ' ' << r.state.throttle_reasons << ' ' << r.state.temperature_c
        << ' ' << r.state.power_w << '\n';
   if (r.versus) {
-    text << r.versus->against << '@' << r.versus->against_version << ' ' << r.versus->speedup
-         << ' ' << r.versus->low << ' ' << r.versus->high << ' ' << r.versus->rounds << ' '
+    text << r.versus->against << '@' << r.versus->against_version << ' ' << r.versus->speedup << ' '
+         << r.versus->low << ' ' << r.versus->high << ' ' << r.versus->rounds << ' '
          << r.versus->outcome;
     time(r.versus->against_time);
   }

@@ -68,6 +68,21 @@ TEST_F(ResumeTest, AChangedVersionReMeasuresThatRunnerAlone) {
   EXPECT_EQ(tune().measurements, 0);
 }
 
+// How much memory is free, and may be used, is another matter in every run.
+TEST_F(ResumeTest, WhatDidNotFitGetsAnotherChanceAndWhatIsWrongDoesNot) {
+  world_->fault = [](const Candidate& candidate, const Case&) -> Status {
+    if (kind_of(candidate) == "a") return Error{ErrorCode::kOutOfMemory, "2 GiB, 1 GiB are free"};
+    if (kind_of(candidate) == "b") return Error{ErrorCode::kCompile, "no"};
+    return {};
+  };
+  EXPECT_FALSE(tune().rejected.empty());
+  world_->fault = nullptr;
+  const TuneReport report = tune();
+  EXPECT_EQ(kind_of(report.plan.decisions.back().candidate), "a");
+  for (const std::string& candidate : world_->sampled)
+    EXPECT_EQ(candidate.find("kind=b"), std::string::npos) << candidate;
+}
+
 TEST_F(ResumeTest, AnInterruptedRunIsTakenUp) {
   tune();
   const size_t all = world_->sampled.size();
