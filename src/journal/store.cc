@@ -121,10 +121,9 @@ Status JournalStore::flush() {
   if (status.error().code == ErrorCode::kParse) return damaged(status.error());
   next_try_ = Clock::now() + options_.retry_after;
   if (std::exchange(is_waiting_, true)) return {};
-  return Error{
-      status.error().code,
-      fmt::format("{}; it is kept in memory until it can be written", status.error().message),
-      status.error().hint};
+  return Error{status.error().code,
+               fmt::format("{}; it is tried again later", status.error().message),
+               status.error().hint};
 }
 
 Status JournalStore::write_pending() {
