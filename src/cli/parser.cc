@@ -43,7 +43,9 @@ CLI::App* parent_of(CLI::App& app, const Command& command, std::string& word) {
   if (space == std::string::npos) return &app;
   const std::string group = word.substr(0, space);
   word.erase(0, space + 1);
-  if (CLI::App* known = app.get_subcommand_no_throw(group)) return known;
+  const auto known =
+      app.get_subcommands([&](CLI::App* other) { return other->get_name() == group; });
+  if (!known.empty()) return known.front();
   CLI::App* added = app.add_subcommand(group, command.group_summary());
   added->require_subcommand(1);
   return added;
