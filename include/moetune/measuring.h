@@ -203,8 +203,8 @@ struct MeasurementRecord {
   ErrorCode rejected_as =
       ErrorCode::kInternal;  ///< Its kind; means nothing where `rejected` is empty.
   DeviceState state;         ///< Of the last sample.
-  std::string
-      phase;  ///< "check", "race", "confirm", "veto", "interval", "verify", "exact", "bench"
+  std::string phase;         ///< "check", "race", "settled" (a race's winner: all was explored),
+                      ///< "confirm", "veto", "interval", "verify", "exact", "bench"
   std::optional<Comparison> versus;  ///< With "confirm", "veto" and "interval".
   int64_t unix_ms = 0;
 };

@@ -43,13 +43,17 @@ bool DuelRunner::recall() {
   const MeasurementRecord* record =
       meter_.known().compared(duel_.challenger, duel_.fallback, duel_.spot, duel_.phase);
   if (record == nullptr) return false;
+  // What ran out of time is worth another try, what ran out of rounds is not.
+  const bool is_unresolved = record->versus->outcome == to_string(Outcome::kUnresolved);
+  const int most_rounds = PairedTest(duel_.goal, meter_.policy()).max_rounds();
+  if (is_unresolved && record->versus->rounds < most_rounds) return false;
   for (Outcome outcome :
        {Outcome::kBetter, Outcome::kNotBetter, Outcome::kNoLoss, Outcome::kLoss}) {
     if (record->versus->outcome == to_string(outcome)) result_.outcome = outcome;
   }
   result_.versus = *record->versus;
   result_.time = record->time;
-  return result_.outcome != Outcome::kUnresolved;
+  return true;
 }
 
 bool DuelRunner::prepare() {

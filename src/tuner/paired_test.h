@@ -39,6 +39,8 @@ class PairedTest {
 
   /// The fewest rounds after which something may be shown.
   int first_look() const;
+  /// The rounds after which nothing more is asked.
+  int max_rounds() const;
   int rounds() const { return static_cast<int>(fallback_.size() / 2); }
   /// What is shown after the rounds so far; nothing between looks.
   std::optional<Outcome> look() const;
@@ -51,7 +53,6 @@ class PairedTest {
   const std::vector<double>& challenger_us() const { return challenger_; }
 
  private:
-  int max_rounds() const;
   bool never_slower() const;
   std::optional<Outcome> look_for_gain() const;
   std::optional<Outcome> look_for_no_loss() const;

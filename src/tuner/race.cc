@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <numeric>
 
 #include "base/random.h"
@@ -68,12 +67,19 @@ class Race {
   int round_ = 0;
   bool stopped_ = false;
   bool converged_ = false;  // Exploring came to an end of its own.
+  bool settled_ = false;    // It did in an earlier race like this one, whose winner leads here.
   double noise_ = kAssumedNoise;
 };
 
+// One standard deviation of the samples behind a summary, relative, as their quartiles tell it.
+double noise_of(const TimeSummary& time) {
+  constexpr double kQuartilesPerSigma = 1.349;
+  if (time.samples < kFirmSamples) return kAssumedNoise;
+  return std::max(kLeastNoise, (time.q3_us - time.q1_us) / (kQuartilesPerSigma * time.median_us));
+}
+
 // What the store knows is not measured again, unless it has hardly been measured and may still win.
 void Race::recall() {
-  double best_known = std::numeric_limits<double>::infinity();
   for (Contender& contender : contenders_) {
     if (meter_.is_out(contender.candidate, task_.spot)) {
       contender.state = State::kRejected;
@@ -81,13 +87,19 @@ void Race::recall() {
                    meter_.known().timed(contender.candidate, task_.spot, task_.stage)) {
       contender.time = record->time;
       contender.state = State::kDropped;
-      best_known = std::min(best_known, record->time.median_us);
     }
   }
+  const Contender* known = best();
+  if (known == nullptr) return;
+  const Contender leader = *known;
+  settled_ = meter_.known().settled(leader.candidate, task_.spot, task_.stage);
+  if (settled_) return;
+  noise_ = noise_of(leader.time);
   for (Contender& contender : contenders_) {
-    const bool is_vague =
-        contender.state == State::kDropped && contender.time.samples < kFirmSamples;
-    if (is_vague && contender.time.median_us < best_known * policy_.drop_after_10) {
+    const TimeSummary& time = contender.time;
+    const bool is_vague = contender.state == State::kDropped && time.samples < kFirmSamples &&
+                          time.median_us < leader.time.median_us * policy_.drop_after_10;
+    if (is_vague && !is_slow(contender, leader)) {
       contender.time = {};
       contender.state = State::kWaiting;
     }
@@ -106,7 +118,8 @@ void Race::explore() {
     int explored = 0;
     while (explored < kExploredPerRound && !meter_.over(until)) {
       const int index = next_to_explore(step, none);
-      converged_ = index < 0 || (fruitless >= kFruitless && nothing_likely_waits());
+      converged_ = index < 0 || (fruitless >= kFruitless && nothing_likely_waits()) ||
+                   (settled_ && !contenders_[static_cast<size_t>(index)].pinned);
       if (converged_) break;
       if (explored % (kExploredPerRound / 2) == 0) look_ahead(step);
       ++step;
@@ -370,6 +383,8 @@ RaceResult Race::finish() {
   RaceResult result;
   result.noise = noise();
   result.complete = decided() && converged_;
+  if (const Contender* leader = best(); leader != nullptr && result.complete)
+    meter_.put_settled(leader->candidate, task_.spot, task_.stage);
   for (Contender& contender : contenders_) {
     if (contender.us.size() > 1) {
       meter_.put_time(contender.candidate, task_.spot, task_.stage, contender.time,

@@ -62,7 +62,6 @@ void Known::index(MeasurementRecord record) {
   }
   std::string place = key(record.candidate, spot, record.stage, record.phase);
   if (record.versus) {
-    if (record.versus->outcome == "unresolved") return;  // Worth another try.
     place += fmt::format("|{}@{}", record.versus->against, record.versus->against_version);
   }
   records_[place] = std::move(record);
@@ -71,6 +70,10 @@ void Known::index(MeasurementRecord record) {
 const MeasurementRecord* Known::timed(const Candidate& candidate, const Spot& spot,
                                       int stage) const {
   return look_up(records_, key(candidate, spot, stage, "race"));
+}
+
+bool Known::settled(const Candidate& candidate, const Spot& spot, int stage) const {
+  return look_up(records_, key(candidate, spot, stage, "settled")) != nullptr;
 }
 
 const MeasurementRecord* Known::rejected(const Candidate& candidate, const Spot& spot) const {

@@ -30,11 +30,14 @@ class Known {
   /// A candidate's time in a race, stage < 0 the whole operator; nullptr where it was never timed
   /// there.
   const MeasurementRecord* timed(const Candidate& candidate, const Spot& spot, int stage) const;
+  /// Whether a race that it won there explored all that it meant to.
+  bool settled(const Candidate& candidate, const Spot& spot, int stage) const;
   /// Why it is out, at this spot or everywhere; nullptr where it is not.
   const MeasurementRecord* rejected(const Candidate& candidate, const Spot& spot) const;
   /// Whether a check of that phase was passed here.
   bool passed(const Candidate& candidate, const Spot& spot, const std::string& phase) const;
-  /// The finished comparison of a candidate with another one in that phase, or nullptr.
+  /// The last comparison of a candidate with another one in that phase, unresolved or not; nullptr
+  /// where there is none.
   const MeasurementRecord* compared(const Candidate& candidate, const Candidate& against,
                                     const Spot& spot, const std::string& phase) const;
 

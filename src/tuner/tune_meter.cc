@@ -265,6 +265,18 @@ void Meter::put_time(const Candidate& candidate, const Spot& spot, int stage,
   known_.put(std::move(record));
 }
 
+void Meter::put_settled(const Candidate& winner, const Spot& spot, int stage) {
+  if (known_.settled(winner, spot, stage)) return;
+  MeasurementRecord record;
+  record.candidate = winner;
+  record.layout = layout_of(winner);
+  record.what = spot.what;
+  record.scale = spot.scale;
+  record.stage = stage;
+  record.phase = "settled";
+  known_.put(std::move(record));
+}
+
 void Meter::begin(const std::string& phase, int64_t tokens, int candidates_left) {
   progress_.phase = phase;
   progress_.tokens = tokens;

@@ -97,6 +97,8 @@ class Meter {
   const std::string& layout_of(const Candidate& candidate);
   void put_time(const Candidate& candidate, const Spot& spot, int stage, const TimeSummary& time,
                 const DeviceState& state);
+  /// Notes that a race explored all that it meant to, and who won.
+  void put_settled(const Candidate& winner, const Spot& spot, int stage);
 
   // ---- Progress ----
   /// Sets what is going on; reports it at once.
