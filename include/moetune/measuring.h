@@ -204,7 +204,7 @@ struct MeasurementRecord {
       ErrorCode::kInternal;  ///< Its kind; means nothing where `rejected` is empty.
   DeviceState state;         ///< Of the last sample.
   std::string phase;         ///< "check", "race", "settled" (a race's winner: all was explored),
-                      ///< "confirm", "veto", "interval", "verify", "exact", "bench"
+                             ///< "confirm", "veto", "interval", "verify", "exact", "bench"
   std::optional<Comparison> versus;  ///< With "confirm", "veto" and "interval".
   int64_t unix_ms = 0;
 };

@@ -32,11 +32,6 @@ JournalStore::~JournalStore() {
   (void)write_pending();
 }
 
-bool JournalStore::is_kept() const {
-  const std::lock_guard lock(mutex_);
-  return mode_ == Mode::kWrite && !is_waiting_;
-}
-
 std::string JournalStore::open() {
   database_.reset();
   mode_ = Mode::kMemory;

@@ -42,8 +42,6 @@ class JournalStore final : public MeasurementStore {
 
   /// What was wrong when it was opened: texts for people, none where all is well.
   const std::vector<std::string>& warnings() const { return warnings_; }
-  /// Whether what is put() goes to the file, as it looks now.
-  bool is_kept() const;
 
   /// Durable as Database says. An error, once each time it happens, where the record is kept in
   /// memory from now on; it is still found.
@@ -68,7 +66,7 @@ class JournalStore final : public MeasurementStore {
 
   Options options_;
   std::vector<std::string> warnings_;
-  mutable std::mutex mutex_;
+  std::mutex mutex_;
   Mode mode_ = Mode::kMemory;
   std::unique_ptr<Database> database_;  // Null with kMemory.
   std::vector<MeasurementRecord> pending_;

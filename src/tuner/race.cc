@@ -57,6 +57,7 @@ class Race {
   double noise_band(const Contender& a, const Contender& b) const;
   const Contender* best() const;
   bool decided() const;
+  bool may_fit_later() const;
   std::vector<int> running() const;
   RaceResult finish();
 
@@ -92,7 +93,7 @@ void Race::recall() {
   const Contender* known = best();
   if (known == nullptr) return;
   const Contender leader = *known;
-  settled_ = meter_.known().settled(leader.candidate, task_.spot, task_.stage);
+  settled_ = task_.is_search && meter_.known().settled(leader.candidate, task_.spot, task_.stage);
   if (settled_) return;
   noise_ = noise_of(leader.time);
   for (Contender& contender : contenders_) {
@@ -379,11 +380,21 @@ void rank(std::vector<Contender>& contenders, double tie) {
   std::rotate(contenders.begin(), winner, winner + 1);
 }
 
+// Whether a later run may try what had no room in this one.
+bool Race::may_fit_later() const {
+  return std::any_of(contenders_.begin(), contenders_.end(), [this](const Contender& c) {
+    if (c.state != State::kRejected) return false;
+    const MeasurementRecord* record = meter_.known().rejected(c.candidate, task_.spot);
+    return record != nullptr && record->rejected_as == ErrorCode::kOutOfMemory;
+  });
+}
+
 RaceResult Race::finish() {
   RaceResult result;
   result.noise = noise();
   result.complete = decided() && converged_;
-  if (const Contender* leader = best(); leader != nullptr && result.complete)
+  const Contender* leader = best();
+  if (task_.is_search && result.complete && leader != nullptr && !may_fit_later())
     meter_.put_settled(leader->candidate, task_.spot, task_.stage);
   for (Contender& contender : contenders_) {
     if (contender.us.size() > 1) {

@@ -39,6 +39,9 @@ struct RaceTask {
   uint64_t seed = 0;
   std::vector<Candidate>
       later;  ///< What comes after this race: compiled when nothing else is to be.
+  /// The contenders are all tactics of a stage: whether all was explored is remembered for later
+  /// runs.
+  bool is_search = false;
 };
 
 struct RaceResult {

@@ -189,8 +189,12 @@ RaceResult BucketSearch::race_stage(const Scope& scope, const Arm& arm, size_t s
   }
   meter_.begin("race", scope.spot.what.tokens, static_cast<int>(contenders.size()));
   const bool is_whole = arm.scheme->stages.size() == 1;
-  const RaceTask task{scope.spot, is_whole ? -1 : static_cast<int>(stage), deadline_s,
-                      race_seed(scope.spot, where), likely_later(scope, arm, stage + 1, base)};
+  const RaceTask task{scope.spot,
+                      is_whole ? -1 : static_cast<int>(stage),
+                      deadline_s,
+                      race_seed(scope.spot, where),
+                      likely_later(scope, arm, stage + 1, base),
+                      /*is_search=*/true};
   RaceResult raced = race(meter_, task, std::move(contenders));
   for (const Candidate& rejected : raced.rejected) {
     const MeasurementRecord* record = meter_.known().rejected(rejected, scope.spot);

@@ -180,7 +180,6 @@ TEST_F(StoreTest, ANewerVersionIsNotTouchedAndMemoryServes) {
     ASSERT_EQ(opened->warnings().size(), 1u);
     EXPECT_NE(opened->warnings()[0].find("version 99"), std::string::npos);
     EXPECT_NE(opened->warnings()[0].find("in memory"), std::string::npos);
-    EXPECT_FALSE(opened->is_kept());
     EXPECT_TRUE(opened->put(race_record(7)).ok());
     EXPECT_EQ(texts_of(found_in_store(*opened)), texts_of({race_record(7)}));
   }
@@ -196,7 +195,6 @@ TEST_F(StoreTest, WhatALockHoldsUpIsWrittenLater) {
   const Status first = opened->put(race_record(2));
   EXPECT_EQ(first.error().code, ErrorCode::kDeadline);
   EXPECT_NE(first.error().message.find("another process"), std::string::npos);
-  EXPECT_FALSE(opened->is_kept());
   // It is said once, and costs no more waiting.
   const auto start = std::chrono::steady_clock::now();
   for (int i = 3; i < 100; ++i) EXPECT_TRUE(opened->put(race_record(i)).ok());
@@ -206,7 +204,6 @@ TEST_F(StoreTest, WhatALockHoldsUpIsWrittenLater) {
   ASSERT_TRUE(transaction->commit().ok());
   std::this_thread::sleep_for(milliseconds(60));
   ASSERT_TRUE(opened->put(race_record(100)).ok());
-  EXPECT_TRUE(opened->is_kept());
   EXPECT_EQ(found_in(*other).size(), 100u);
 }
 
