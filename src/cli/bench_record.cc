@@ -10,7 +10,6 @@ namespace moetune::cli {
 namespace {
 
 constexpr double kCliffStep = 1.1;
-constexpr double kCliffLoss = 1.1;
 
 Json describe(const BenchRow& row) {
   return {{"tokens", row.tokens},
@@ -98,7 +97,7 @@ Json BenchRecord::to_json() const {
   object["median_regret_of_default"] = median_regret();
   object["worst_loss"] = worst_loss();
   object["cliffs"] = Json::array();
-  for (const Cliff& cliff : find_cliffs(rows)) object["cliffs"].push_back(describe(cliff));
+  for (const Cliff& cliff : cliffs) object["cliffs"].push_back(describe(cliff));
   if (lookup) object["lookup"] = describe(*lookup);
   if (unknown_lookup) object["lookup_of_unknown"] = describe(*unknown_lookup);
   return object;
@@ -132,7 +131,6 @@ std::string BenchRecord::to_text() const {
   text += fmt::format(
       "Regret of the default: {:.1f} % in the median. Worst loss of what runs: {:.1f} %\n",
       100 * median_regret(), 100 * worst_loss());
-  const std::vector<Cliff> cliffs = find_cliffs(rows);
   if (cliffs.empty())
     text += "No cliffs: no number of tokens takes over 10 % longer than one that is 10 % larger.\n";
   for (const Cliff& cliff : cliffs) {

@@ -23,6 +23,9 @@ struct BenchRow {
   Roofline roofline;  ///< Of the tuned time.
 };
 
+/// More than this many times a larger size's time is a cliff.
+inline constexpr double kCliffLoss = 1.1;
+
 /// A number of tokens that takes longer than a larger one: padding up would be faster.
 struct Cliff {
   int64_t tokens = 0;
@@ -37,6 +40,7 @@ std::vector<Cliff> find_cliffs(const std::vector<BenchRow>& rows);
 
 struct BenchRecord {
   std::vector<BenchRow> rows;
+  std::vector<Cliff> cliffs;  ///< Of find_cliffs(rows), those that measuring again confirmed.
   Ceilings ceilings;
   std::optional<LookupCost> lookup;
   std::optional<LookupCost> unknown_lookup;  ///< Of a problem that nothing is known of.

@@ -1,8 +1,10 @@
 // moetune bench: what runs against the default, side by side, on fresh measurements.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <chrono>
 #include <ctime>
+#include <limits>
 #include <set>
 
 #include "base/file.h"
@@ -99,6 +101,31 @@ class Measurement {
     return rows;
   }
 
+  /// Of the suspects, those that show again when their two sizes are timed in turns: rows lie
+  /// seconds apart, in which a machine may have slowed down.
+  Result<std::vector<Cliff>> confirm(const std::vector<Cliff>& suspects) {
+    constexpr int kTurns = 3;
+    std::vector<Cliff> confirmed;
+    Progress progress;
+    for (const Cliff& suspect : suspects) {
+      double smaller_us = std::numeric_limits<double>::infinity();
+      double larger_us = smaller_us;
+      for (int turn = 0; turn < kTurns && !stop_.stop_requested(); ++turn) {
+        progress.show({fmt::format("{} against {} tokens, {}", suspect.tokens, suspect.larger,
+                                   suspect.workload),
+                       -1, -1});
+        MOETUNE_ASSIGN_OR_RETURN(const double mine, time_us(suspect.tokens, suspect.workload));
+        MOETUNE_ASSIGN_OR_RETURN(const double other, time_us(suspect.larger, suspect.workload));
+        smaller_us = std::min(smaller_us, mine);
+        larger_us = std::min(larger_us, other);
+      }
+      const double ratio = smaller_us / larger_us;
+      if (ratio > kCliffLoss)
+        confirmed.push_back({suspect.tokens, suspect.larger, suspect.workload, ratio});
+    }
+    return confirmed;
+  }
+
  private:
   using Clock = std::chrono::steady_clock;
 
@@ -139,6 +166,25 @@ class Measurement {
         row.times, measure_pair(executor, fallback, tuned, setting.calls, seconds, policy_, stop_));
     row.work = mean_work(where, setting.routings);
     return row;
+  }
+
+  /// Of what runs at that size, which was checked there: the least of a few samples.
+  Result<double> time_us(int64_t tokens, const std::string& workload) {
+    Executor& executor = job_.session->executor();
+    const Lookup lookup = plan_.find(tokens);
+    const Candidate candidate = lookup.decision != nullptr
+                                    ? lookup.decision->candidate
+                                    : job_.session->default_runner().default_candidate(tokens);
+    const Case where{tokens, workload, seed_};
+    MOETUNE_RETURN_IF_ERROR(executor.select(where, 1));
+    const Candidate* const once[] = {&candidate};
+    MOETUNE_ASSIGN_OR_RETURN(const std::vector<Sample> first, executor.measure(once, -1, 1));
+    const Setting setting = setting_for(policy_, first.front().us);
+    if (setting.routings > 1) MOETUNE_RETURN_IF_ERROR(executor.select(where, setting.routings));
+    const Candidate* const twice[] = {&candidate, &candidate};
+    MOETUNE_ASSIGN_OR_RETURN(const std::vector<Sample> samples,
+                             executor.measure(twice, -1, setting.calls));
+    return std::min(samples[0].us, samples[1].us);
   }
 
   /// Over the routing samples that the time is of.
@@ -248,6 +294,7 @@ Result<Exit> BenchCommand::run(Output& output) {
                            job.backend->measure_ceilings(ceiling_bytes(layer.spec)));
   Measurement measurement(job, plan, traffic.seed, budget_s, interrupts.token());
   MOETUNE_ASSIGN_OR_RETURN(record.rows, measurement.run(traffic.tokens, traffic.workloads));
+  MOETUNE_ASSIGN_OR_RETURN(record.cliffs, measurement.confirm(find_cliffs(record.rows)));
   for (BenchRow& row : record.rows)
     row.roofline = roofline(row.work, record.ceilings, row.times.tuned_us);
   if (lookup_) {
