@@ -32,7 +32,7 @@ FusedMoeSpec exact_probe(const FusedMoeSpec& spec) {
 }
 
 Result<std::unique_ptr<MoeSession>> MoeSession::create(Backend& backend, const FusedMoeSpec& spec,
-                                                       uint64_t seed) {
+                                                       uint64_t seed, const Isolation& isolation) {
   MOETUNE_RETURN_IF_ERROR(validate(spec));
   std::unique_ptr<MoeSession> session(new MoeSession(backend, spec));
   const FusedMoeSpec probe = exact_probe(spec);
@@ -48,10 +48,13 @@ Result<std::unique_ptr<MoeSession>> MoeSession::create(Backend& backend, const F
   MOETUNE_ASSIGN_OR_RETURN(session->bench_, make_moe_workbench(spec, options));
   options.kind = DataKind::kExact;
   MOETUNE_ASSIGN_OR_RETURN(session->exact_bench_, make_moe_workbench(probe, options));
-  session->executor_ =
-      make_in_process_executor(backend.device(), *session->bench_, session->runner_pointers_);
-  session->exact_executor_ = make_in_process_executor(backend.device(), *session->exact_bench_,
-                                                      pointers_to(session->exact_runners_));
+  MOETUNE_ASSIGN_OR_RETURN(session->executor_,
+                           make_executor(isolation, backend, *session->bench_,
+                                         session->runner_pointers_, /*is_exact=*/false, seed));
+  MOETUNE_ASSIGN_OR_RETURN(
+      session->exact_executor_,
+      make_executor(isolation, backend, *session->exact_bench_,
+                    pointers_to(session->exact_runners_), /*is_exact=*/true, seed));
   return session;
 }
 

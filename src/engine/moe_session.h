@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "engine/backend.h"
+#include "engine/isolation.h"
 #include "moetune/autotuner.h"
 #include "moetune/measuring.h"
 #include "moetune/moe_spec.h"
@@ -17,9 +18,11 @@ namespace moetune {
 /// One layer on a backend, which must outlive it. Not thread-safe.
 class MoeSession {
  public:
-  /// kUnsupported where the backend has no runner for the specification.
+  /// kUnsupported where the backend has no runner for the specification. With `isolation` the
+  /// executors run candidates in its helper, and its errors are added.
   static Result<std::unique_ptr<MoeSession>> create(Backend& backend, const FusedMoeSpec& spec,
-                                                    uint64_t seed);
+                                                    uint64_t seed,
+                                                    const Isolation& isolation = {});
 
   const FusedMoeSpec& spec() const { return spec_; }
   Backend& backend() { return backend_; }

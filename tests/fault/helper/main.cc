@@ -1,0 +1,77 @@
+// A helper program for tests: the faulty operator, and fused_moe with a runner that hangs in
+// compiling whatever is not the default.
+#include <chrono>
+#include <memory>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "engine/isolation.h"
+#include "fault/faulty_operator.h"
+#include "worker/announcing_runner.h"
+#include "worker/server.h"
+
+namespace {
+
+using moetune::Candidate;
+using moetune::Device;
+using moetune::Result;
+using moetune::TunableRunner;
+using moetune::Workbench;
+using moetune::worker::AnnouncingRunner;
+using moetune::worker::Place;
+
+class FaultyPlace final : public Place {
+ public:
+  Device& device() override { return moetune::testing::as_device(*device_); }
+  Workbench& bench() override { return *bench_; }
+  std::vector<TunableRunner*> runners() override { return {runner_.get()}; }
+
+ private:
+  std::unique_ptr<moetune::testing::FaultyDevice> device_ = moetune::testing::make_faulty_device();
+  std::unique_ptr<Workbench> bench_ = moetune::testing::make_doubling_bench();
+  std::unique_ptr<TunableRunner> runner_ = moetune::testing::make_faulty_runner(device_.get());
+};
+
+// The first compilation is the default's; all others never end.
+class HangingPlace final : public Place {
+ public:
+  explicit HangingPlace(std::unique_ptr<Place> inner) : inner_(std::move(inner)) {
+    for (TunableRunner* runner : inner_->runners()) {
+      runners_.push_back(
+          std::make_unique<AnnouncingRunner>(*runner, [count = 0](const char*) mutable {
+            if (++count > 2) std::this_thread::sleep_for(std::chrono::hours(1));
+          }));
+    }
+  }
+  Device& device() override { return inner_->device(); }
+  Workbench& bench() override { return inner_->bench(); }
+  std::vector<TunableRunner*> runners() override {
+    std::vector<TunableRunner*> pointers;
+    for (const auto& runner : runners_) pointers.push_back(runner.get());
+    return pointers;
+  }
+
+ private:
+  std::unique_ptr<Place> inner_;
+  std::vector<std::unique_ptr<AnnouncingRunner>> runners_;
+};
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const moetune::worker::Registry real = moetune::make_worker_registry();
+  moetune::worker::Registry registry;
+  registry.add(moetune::testing::kFaultyOp,
+               [](const auto&, const auto&) -> Result<std::unique_ptr<Place>> {
+                 return std::unique_ptr<Place>(std::make_unique<FaultyPlace>());
+               });
+  registry.add("fused_moe",
+               [&](const auto& problem, const auto& options) -> Result<std::unique_ptr<Place>> {
+                 auto place = real.make(problem, options);
+                 if (!place.ok()) return std::move(place).error();
+                 return std::unique_ptr<Place>(
+                     std::make_unique<HangingPlace>(std::move(place).value()));
+               });
+  return moetune::worker::run_program(argc, argv, registry);
+}
