@@ -211,9 +211,10 @@ class TuneCommand final : public Command {
     flags.value("--budget", "TIME", &budget_, "Time to measure, as in 60s (default), 500ms or 5m");
     flags.value("--out", "FILE", &out_,
                 "Where the result goes; other plans in it stay. Default: where look-ups find it");
-    flags.value("--isolation", "WHERE", &isolation_,
-                "Where candidates run: worker (a helper process, the default where there is one) or "
-                "in-process");
+    flags.value(
+        "--isolation", "WHERE", &isolation_,
+        "Where candidates run: worker (a helper process, the default where there is one) or "
+        "in-process");
   }
   Result<Exit> run(Output& output) override;
 

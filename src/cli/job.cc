@@ -45,9 +45,9 @@ Result<Isolation> isolate(Backend& backend, const FusedMoeSpec& spec,
                                 .memory_bytes = flags.memory_bytes.value_or(0),
                                 .weight_bytes = flags.memory_bytes ? weight_bytes(spec) : 0});
   if (started.ok() || where == Where::kHelper) return started;
-  output.note(fmt::format(
-      "warning: {}; candidates run in this process, and one that crashes takes it down",
-      started.error().message));
+  output.note(
+      fmt::format("warning: {}; candidates run in this process, and one that crashes takes it down",
+                  started.error().message));
   return Isolation{};
 }
 

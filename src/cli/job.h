@@ -37,9 +37,9 @@ enum class Purpose : uint8_t {
 
 /// Where candidates run.
 enum class Where : uint8_t {
-  kHere,           ///< In this process.
-  kHelper,         ///< In a helper process; an error where there is none.
-  kHelperOrHere,   ///< In a helper process where there is one, else here, with a note.
+  kHere,          ///< In this process.
+  kHelper,        ///< In a helper process; an error where there is none.
+  kHelperOrHere,  ///< In a helper process where there is one, else here, with a note.
 };
 
 /// What was assumed about the model goes to `output`.

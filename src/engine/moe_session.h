@@ -21,8 +21,7 @@ class MoeSession {
   /// kUnsupported where the backend has no runner for the specification. With `isolation` the
   /// executors run candidates in its helper, and its errors are added.
   static Result<std::unique_ptr<MoeSession>> create(Backend& backend, const FusedMoeSpec& spec,
-                                                    uint64_t seed,
-                                                    const Isolation& isolation = {});
+                                                    uint64_t seed, const Isolation& isolation = {});
 
   const FusedMoeSpec& spec() const { return spec_; }
   Backend& backend() { return backend_; }

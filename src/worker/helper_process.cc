@@ -22,8 +22,8 @@ namespace {
 using std::chrono::duration;
 using std::chrono::milliseconds;
 
-constexpr milliseconds kDying{500};    // A process that has closed its socket has this long to end.
-constexpr size_t kQuoted = 160;        // Characters of its output in a message.
+constexpr milliseconds kDying{500};  // A process that has closed its socket has this long to end.
+constexpr size_t kQuoted = 160;      // Characters of its output in a message.
 constexpr size_t kOutputAtOnce = 1 << 20;
 
 // For poll(), rounded up.
@@ -49,8 +49,8 @@ std::vector<std::string> command_of(const WorkerOptions& options) {
 Result<std::pair<Descriptor, Descriptor>> make_pipe() {
   int ends[2];
   if (::pipe2(ends, O_CLOEXEC | O_NONBLOCK) != 0) {
-    return Error{ErrorCode::kIo, fmt::format("cannot make a pipe: {}",
-                                             std::generic_category().message(errno))};
+    return Error{ErrorCode::kIo,
+                 fmt::format("cannot make a pipe: {}", std::generic_category().message(errno))};
   }
   // The helper's end is an ordinary one.
   ::fcntl(ends[1], F_SETFL, 0);
@@ -94,8 +94,7 @@ Result<std::unique_ptr<HelperProcess>> HelperProcess::start(const WorkerOptions&
   MOETUNE_ASSIGN_OR_RETURN(
       ChildProcess process,
       ChildProcess::start(command_of(options), ends.second.get(), pipe.second.get()));
-  std::unique_ptr<HelperProcess> helper(new HelperProcess(std::move(process),
-                                                          std::move(ends.first),
+  std::unique_ptr<HelperProcess> helper(new HelperProcess(std::move(process), std::move(ends.first),
                                                           std::move(pipe.first),
                                                           options.policy.output_bytes));
   ends.second.reset();
@@ -134,8 +133,8 @@ Status HelperProcess::hear_hello(const std::string& program, double patience_s) 
     const Event event = wait(conversation.deadline(), -1);
     if (event == Event::kNews) continue;
     const Reply reply = event == Event::kTime ? overdue(conversation) : gone(conversation);
-    return Error{ErrorCode::kUnsupported,
-                 fmt::format("{}: {}", program, reply.error.message), hint};
+    return Error{ErrorCode::kUnsupported, fmt::format("{}: {}", program, reply.error.message),
+                 hint};
   }
 }
 

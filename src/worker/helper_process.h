@@ -22,7 +22,7 @@ struct Limits {
   double run_s = 0;  ///< Also for requests without phases.
   double compile_s = 0;
   double stop_grace_s = 0;
-  int stop = -1;               ///< Readable (poll) when a stop was requested; -1: never.
+  int stop = -1;                  ///< Readable (poll) when a stop was requested; -1: never.
   const char* doing = "at work";  ///< Of what is not compiling, for messages: "packing weights".
 };
 

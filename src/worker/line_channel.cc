@@ -19,8 +19,8 @@ namespace moetune::worker {
 namespace {
 
 Error io_error(const char* action, int error) {
-  return {ErrorCode::kIo, fmt::format("cannot {}: {}", action,
-                                      std::generic_category().message(error))};
+  return {ErrorCode::kIo,
+          fmt::format("cannot {}: {}", action, std::generic_category().message(error))};
 }
 
 // Room for the descriptors of one message, aligned as the kernel wants it.
@@ -125,15 +125,15 @@ Result<std::optional<Line>> LineChannel::next() {
 
 Result<Line> LineChannel::parse(std::string_view text) {
   Line line;
-  MOETUNE_ASSIGN_OR_RETURN(
-      line.fields, parse_json(text, "a message", {.max_bytes = kMaxLine, .max_depth = 16}));
+  MOETUNE_ASSIGN_OR_RETURN(line.fields,
+                           parse_json(text, "a message", {.max_bytes = kMaxLine, .max_depth = 16}));
   int files = 0;
   JsonReader reader(line.fields, "a message");
   reader.optional("files", files);
   if (!reader.ok()) return reader.error();
   if (files < 0 || static_cast<size_t>(files) > files_.size()) {
-    return Error{ErrorCode::kParse, fmt::format("a message announces {} files, {} came", files,
-                                                files_.size())};
+    return Error{ErrorCode::kParse,
+                 fmt::format("a message announces {} files, {} came", files, files_.size())};
   }
   for (; files > 0; --files, files_.pop_front()) line.files.push_back(std::move(files_.front()));
   return line;

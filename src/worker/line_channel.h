@@ -62,8 +62,8 @@ class LineChannel {
 /// A file in memory that holds these bytes, one piece after the other. kIo.
 Result<Descriptor> make_memory_file(std::span<const std::span<const std::byte>> pieces);
 
-/// The pieces of such a file, of these lengths, copied out, so that its maker cannot change them any
-/// more. kParse where the file has another length; kIo.
+/// The pieces of such a file, of these lengths, copied out, so that its maker cannot change them
+/// any more. kParse where the file has another length; kIo.
 Result<std::vector<std::vector<std::byte>>> read_memory_file(const Descriptor& file,
                                                              std::span<const size_t> lengths);
 

@@ -19,15 +19,15 @@ constexpr size_t kMaxTensors = 64;
 constexpr size_t kMaxDimensions = 8;
 constexpr int64_t kMaxBytes = int64_t{1} << 38;  // Beyond any call's arguments.
 
-constexpr std::array kTypes = {DataType::kF32,    DataType::kF16,    DataType::kBf16,
+constexpr std::array kTypes = {DataType::kF32,    DataType::kF16,   DataType::kBf16,
                                DataType::kF8E4M3, DataType::kUe8m0, DataType::kE2M1x2,
                                DataType::kI32,    DataType::kU8};
 
 constexpr std::array kCodes = {
-    ErrorCode::kInvalidArgument, ErrorCode::kNotFound,    ErrorCode::kUnsupported,
-    ErrorCode::kParse,           ErrorCode::kIo,          ErrorCode::kOutOfMemory,
-    ErrorCode::kCompile,         ErrorCode::kRun,         ErrorCode::kWrongResult,
-    ErrorCode::kMeasurement,     ErrorCode::kDeadline,    ErrorCode::kInterrupted,
+    ErrorCode::kInvalidArgument, ErrorCode::kNotFound, ErrorCode::kUnsupported,
+    ErrorCode::kParse,           ErrorCode::kIo,       ErrorCode::kOutOfMemory,
+    ErrorCode::kCompile,         ErrorCode::kRun,      ErrorCode::kWrongResult,
+    ErrorCode::kMeasurement,     ErrorCode::kDeadline, ErrorCode::kInterrupted,
     ErrorCode::kInternal};
 
 // Fails for sizes whose product is no size of a tensor.
@@ -87,9 +87,8 @@ Problem read_problem(JsonReader& reader) {
 
 Json case_to_json(const Case& what) {
   // As a text: a seed is any 64 bits, and not every reader of JSON keeps those.
-  return Json{{"tokens", what.tokens},
-              {"workload", what.workload},
-              {"seed", fmt::format("{}", what.seed)}};
+  return Json{
+      {"tokens", what.tokens}, {"workload", what.workload}, {"seed", fmt::format("{}", what.seed)}};
 }
 
 Case read_case(JsonReader& reader) {
@@ -177,8 +176,7 @@ Result<Descriptor> file_of(const Tensors& tensors) {
 }
 
 Json error_to_json(const Error& error) {
-  return Json{
-      {"code", to_string(error.code)}, {"message", error.message}, {"hint", error.hint}};
+  return Json{{"code", to_string(error.code)}, {"message", error.message}, {"hint", error.hint}};
 }
 
 Error read_error(JsonReader& reader) {

@@ -30,8 +30,7 @@ class Place {
 /// Makers of places by the name of the operator. Thread-compatible.
 class Registry {
  public:
-  using Maker =
-      std::function<Result<std::unique_ptr<Place>>(const Problem&, const PlaceOptions&)>;
+  using Maker = std::function<Result<std::unique_ptr<Place>>(const Problem&, const PlaceOptions&)>;
 
   /// Adds an operator, or replaces it.
   void add(std::string op, Maker maker) { makers_[std::move(op)] = std::move(maker); }

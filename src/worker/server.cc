@@ -66,9 +66,8 @@ bool Server::devices_work() {
 }
 
 Status Server::run() {
-  MOETUNE_RETURN_IF_ERROR(channel_.send({{"hello", kProgramName},
-                                         {"protocol", kProtocol},
-                                         {"version", version()}}));
+  MOETUNE_RETURN_IF_ERROR(
+      channel_.send({{"hello", kProgramName}, {"protocol", kProtocol}, {"version", version()}}));
   while (true) {
     MOETUNE_ASSIGN_OR_RETURN(std::optional<Line> request, channel_.next());
     if (request) {
@@ -87,9 +86,9 @@ Status Server::run() {
 Status Server::answer(const Json& request) {
   JsonReader reader(request, "");
   std::string what;
-  reader.required("do", what);
   request_ = 0;
   reader.optional("id", request_);
+  reader.required("do", what);
   Result<Answer> done = Error{};
   try {
     done = reader.ok() ? perform(what, reader) : Result<Answer>(request_error(reader));
@@ -138,6 +137,7 @@ Result<Server::Answer> Server::open(JsonReader& request) {
                           [&](JsonReader& names) { options = strings_from_json(names); });
   if (!request.ok()) return request_error(request);
 
+  sessions_.erase(id);
   auto session = std::make_unique<Session>();
   MOETUNE_ASSIGN_OR_RETURN(session->place, registry_.make(problem, options));
   MOETUNE_ASSIGN_OR_RETURN(session->probe, session->place->device().allocate(1));
@@ -180,8 +180,8 @@ Result<std::vector<GivenSample>> Server::given_samples(JsonReader& request) {
   });
   if (!request.ok()) return request_error(request);
   if (files_.size() != samples.size()) {
-    return Error{ErrorCode::kParse, fmt::format("{} files came with {} samples", files_.size(),
-                                                samples.size())};
+    return Error{ErrorCode::kParse,
+                 fmt::format("{} files came with {} samples", files_.size(), samples.size())};
   }
   for (size_t i = 0; i < samples.size(); ++i) {
     Tensors& arguments = samples[i].arguments;

@@ -1,7 +1,7 @@
 // The Executor whose candidates run in a helper process.
 //
-// It remembers what it was told to load and select, so that a new helper can be brought to where the
-// old one was: sync() sends whatever the living helper does not have yet.
+// It remembers what it was told to load and select, so that a new helper can be brought to where
+// the old one was: sync() sends whatever the living helper does not have yet.
 
 #include <fmt/format.h>
 

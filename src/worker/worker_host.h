@@ -5,7 +5,8 @@
 //   auto executor = make_worker_executor(*host, {problem, {{"device", "cpu"}}});
 //
 // A candidate that kills the helper, or hangs it, costs a new helper and is never sent again. The
-// new one gets what the old one held: each executor loads and selects again before its next request.
+// new one gets what the old one held: each executor loads and selects again before its next
+// request.
 #pragma once
 
 #include <sys/types.h>
@@ -24,9 +25,9 @@ namespace moetune {
 
 /// Limits of a helper, with their reasons. Seconds of wall clock.
 struct WorkerPolicy {
-  double start_s = 60;  ///< Until a helper said hello, and until it opened its device.
-  double load_s = 900;  ///< Packing a layer's weights, and making inputs: minutes on a small CPU.
-  double compile_s = 30;      ///< Compiling takes at most this, or ...
+  double start_s = 60;    ///< Until a helper said hello, and until it opened its device.
+  double load_s = 900;    ///< Packing a layer's weights, and making inputs: minutes on a small CPU.
+  double compile_s = 30;  ///< Compiling takes at most this, or ...
   double compile_factor = 2;  ///< ... this times the 90th percentile of what it took so far.
   double run_s = 2;           ///< A request that runs a candidate takes at most this, or ...
   double run_factor = 100;    ///< ... this times what its calls took the first candidate there.
@@ -50,8 +51,8 @@ struct WorkerOptions {
 /// thread-safe.
 class WorkerHost {
  public:
-  /// Starts a helper. kNotFound where there is none; kUnsupported for one of another version, naming
-  /// both.
+  /// Starts a helper. kNotFound where there is none; kUnsupported for one of another version,
+  /// naming both.
   static Result<std::shared_ptr<WorkerHost>> start(WorkerOptions options);
   ~WorkerHost();
   WorkerHost(const WorkerHost&) = delete;
@@ -93,10 +94,10 @@ struct WorkerPlace {
 };
 
 /// Opens the place in the helper. Errors are the helper's; kUnsupported where its device is another
-/// one. The executor's own errors, beside those of Executor: kCompile or kRun naming the signal for a
-/// candidate that killed the helper (kOutOfMemory where the system ended it), kDeadline for one that
-/// took too long, kInterrupted where nothing can be said of the candidate: a stop was requested, or
-/// WorkerHost::trouble().
+/// one. The executor's own errors, beside those of Executor: kCompile or kRun naming the signal for
+/// a candidate that killed the helper (kOutOfMemory where the system ended it), kDeadline for one
+/// that took too long, kInterrupted where nothing can be said of the candidate: a stop was
+/// requested, or WorkerHost::trouble().
 Result<std::unique_ptr<Executor>> make_worker_executor(std::shared_ptr<WorkerHost> host,
                                                        WorkerPlace place);
 

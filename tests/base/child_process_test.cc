@@ -38,7 +38,8 @@ TEST(ChildProcess, SaysHowItEnded) {
 TEST(ChildProcess, HasItsSocketAndNothingElse) {
   auto ends = make_socket_pair();
   const Descriptor other(::dup(0));
-  auto child = ChildProcess::start(script("ls /proc/self/fd | tr '\\n' ' ' >&3"), ends->second.get());
+  auto child =
+      ChildProcess::start(script("ls /proc/self/fd | tr '\\n' ' ' >&3"), ends->second.get());
   ASSERT_TRUE(child.ok());
   ends->second.reset();
   EXPECT_TRUE(child->end(20s).by_itself);

@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "fault/faulty_operator.h"
+#include "fault/operator/faulty_operator.h"
 #include "worker/worker_host.h"
 
 namespace moetune::testing {
@@ -66,7 +66,8 @@ class FaultTest : public ::testing::Test {
   std::string verdict(std::string_view kind, int sample = 0) {
     const auto rows = bench_->check_rows(case_, Scale::kFull, sample);
     const auto output = check(kind, sample);
-    if (!output.ok()) return std::string(to_string(output.error().code)) + ": " + output.error().message;
+    if (!output.ok())
+      return std::string(to_string(output.error().code)) + ": " + output.error().message;
     if (!output->damage.empty()) return output->damage;
     return bench_->judge(case_, Scale::kFull, sample, rows, output->outputs).reason;
   }

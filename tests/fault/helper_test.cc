@@ -21,7 +21,8 @@ using ::testing::HasSubstr;
 std::vector<std::string> script(const std::string& text) { return {"/bin/sh", "-c", text}; }
 
 std::string hello(const std::string& version) {
-  return R"(printf '{"hello":"moetune-worker","protocol":1,"version":")" + version + R"("}\n' >&3; )";
+  return R"(printf '{"hello":"moetune-worker","protocol":1,"version":")" + version +
+         R"("}\n' >&3; )";
 }
 
 Error start_error(std::vector<std::string> command) {
@@ -58,9 +59,11 @@ TEST(Helper, ThatSaysNothingIsNotWaitedForForEver) {
 }
 
 TEST(Helper, ThatDiesBeforeItRunsAnythingIsGivenUpAfterThreeTimes) {
-  const auto host = WorkerHost::start({script(hello(worker::version()) + "echo why >&2; exit 7"), {}});
+  const auto host =
+      WorkerHost::start({script(hello(worker::version()) + "echo why >&2; exit 7"), {}});
   ASSERT_TRUE(host.ok()) << host.error().message;
-  const auto executor = make_worker_executor(*host, {.problem = {"faulty", {}}, .options = {}, .device_key = {}});
+  const auto executor =
+      make_worker_executor(*host, {.problem = {"faulty", {}}, .options = {}, .device_key = {}});
   ASSERT_FALSE(executor.ok());
   EXPECT_EQ(executor.error().code, ErrorCode::kInterrupted);
   EXPECT_THAT((*host)->trouble(), HasSubstr("3 helper processes died in a row"));
@@ -80,7 +83,8 @@ TEST_F(FaultTest, AnotherDeviceThanTheParentsIsRefused) {
 
 TEST_F(FaultTest, AnOperatorThatTheHelperDoesNotHaveIsSaid) {
   start();
-  const auto made = make_worker_executor(host_, {.problem = {"unheard_of", {}}, .options = {}, .device_key = {}});
+  const auto made =
+      make_worker_executor(host_, {.problem = {"unheard_of", {}}, .options = {}, .device_key = {}});
   ASSERT_FALSE(made.ok());
   EXPECT_THAT(made.error().message, HasSubstr("unheard_of"));
   EXPECT_EQ(verdict("good"), "") << "and is nobody's death";
@@ -126,7 +130,7 @@ TEST_F(FaultTest, AHelperDiesWithItsParentWhateverItIsDoing) {
       [[maybe_unused]] ssize_t written = ::write(report[1], &helper, sizeof helper);
       verdict("leaves_a_child");
       written = ::write(report[1], &helper, sizeof helper);
-      check(kind);
+      (void)check(kind);
       ::_exit(0);
     }
     pid_t helper = 0;

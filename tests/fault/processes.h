@@ -30,7 +30,8 @@ inline std::vector<ProcessInfo> all_processes() {
     const size_t end = text.rfind(')');
     if (end == std::string::npos) continue;
     info.pid = static_cast<pid_t>(std::stol(text));
-    if (std::sscanf(text.c_str() + end + 1, " %c %d %d", &info.state, &info.parent, &info.group) == 3)
+    if (std::sscanf(text.c_str() + end + 1, " %c %d %d", &info.state, &info.parent, &info.group) ==
+        3)
       found.push_back(info);
   }
   return found;

@@ -6,6 +6,7 @@ import os
 import socket
 import struct
 import subprocess
+import time
 import unittest
 
 REAL = os.environ.get("MOETUNE_REAL_WORKER", "moetune-worker")
@@ -23,10 +24,12 @@ class Helper:
 
     def __init__(self, program):
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
-        os.dup2(theirs.fileno(), 3, inheritable=True) if theirs.fileno() != 3 else None
-        self.process = subprocess.Popen([program, "--parent", str(os.getpid())], stdin=subprocess.DEVNULL,
-                                        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, pass_fds=[3],
-                                        start_new_session=True)
+        null = os.open(os.devnull, os.O_RDWR)
+        actions = [(os.POSIX_SPAWN_DUP2, null, number) for number in range(3)]
+        actions.append((os.POSIX_SPAWN_DUP2, theirs.fileno(), 3))
+        self.pid = os.posix_spawn(program, [program, "--parent", str(os.getpid())], os.environ, file_actions=actions, setpgroup=0)
+        self.status = None
+        os.close(null)
         theirs.close()
         self.socket = ours
         self.socket.settimeout(60)
@@ -38,8 +41,19 @@ class Helper:
 
     def close(self):
         self.socket.close()
-        self.process.wait(timeout=10)
-        self.process.stdout.close()
+        self.wait()
+
+    def wait(self, patience_s=20):
+        """The exit status, negative for a signal."""
+        deadline = time.monotonic() + patience_s
+        while self.status is None and time.monotonic() < deadline:
+            pid, status = os.waitpid(self.pid, os.WNOHANG)
+            if pid == self.pid:
+                self.status = os.waitstatus_to_exitcode(status)
+            time.sleep(0.005)
+        if self.status is None:
+            raise TimeoutError("the helper goes on")
+        return self.status
 
     def send(self, message, files=()):
         if files:
@@ -164,7 +178,7 @@ class Faulty(ProtocolTest):
         helper = self.selected()
         with self.assertRaises((EOFError, ConnectionResetError)):
             helper.ask("check", session=1, candidate=faulty("abort"), sample=0, rows=[0])
-        self.assertNotEqual(helper.process.wait(timeout=10), 0)
+        self.assertNotEqual(helper.wait(), 0)
 
     def test_hints_have_no_answer(self):
         helper = self.selected()
@@ -197,12 +211,12 @@ class Faulty(ProtocolTest):
                 helper.socket.sendall(data)
             except (BrokenPipeError, ConnectionResetError):
                 pass
-            self.assertEqual(helper.process.wait(timeout=20), 1, data[:20])
+            self.assertEqual(helper.wait(), 1, data[:20])
 
     def test_it_ends_when_the_parent_hangs_up(self):
         helper = self.selected()
         helper.socket.close()
-        helper.process.wait(timeout=10)
+        helper.wait()
 
 
 class Real(ProtocolTest):

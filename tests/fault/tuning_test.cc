@@ -1,25 +1,24 @@
 // Tuning among all faults at once: the fastest right candidate wins, and each of the others has a
 // reason.
-#include <gmock/gmock.h>
-
-#include <algorithm>
 #include <map>
+#include <string>
 
 #include "fault/fault_test.h"
-#include "fault/processes.h"
 #include "moetune/autotuner.h"
+#include "moetune/host_device.h"
 
 namespace moetune::testing {
 namespace {
 
 TEST_F(FaultTest, TuningCompletesWithTheRightWinner) {
-  WorkerPolicy policy = impatient(0.5);
-  policy.memory_bytes = size_t{1} << 30;
+  WorkerPolicy policy = impatient(1);
+  policy.memory_bytes = size_t{256} << 20;
   start(policy);
   const auto runner = make_faulty_runner(nullptr);
   TunableRunner* runners[] = {runner.get()};
-  AutoTuner tuner(make_host_device()->properties());
-  TuneRequest request{.problem = bench_->problem(), .runners = runners, .buckets = *Buckets::from({4})};
+  AutoTuner tuner(host_properties());
+  TuneRequest request{
+      .problem = bench_->problem(), .runners = runners, .buckets = *Buckets::from({4})};
   request.budget_s = 120;
   request.bench = bench_.get();
   request.executor = executor_.get();

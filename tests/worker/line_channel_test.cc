@@ -101,8 +101,9 @@ TEST_F(LineChannelTest, AFileOfAnotherLengthIsRefused) {
 }
 
 TEST_F(LineChannelTest, RefusesWhatIsNoMessage) {
-  for (const char* text : {"words\n", "[1]\n", "\n", "{\"files\": 1}\n", "{\"files\": -1}\n",
-                           "{\"files\": \"two\"}\n", "{\"a\": [[[[[[[[[[[[[[[[[1]]]]]]]]]]]]]]]]]}\n"}) {
+  for (const char* text :
+       {"words\n", "[1]\n", "\n", "{\"files\": 1}\n", "{\"files\": -1}\n", "{\"files\": \"two\"}\n",
+        "{\"a\": [[[[[[[[[[[[[[[[[1]]]]]]]]]]]]]]]]]}\n"}) {
     SetUp();
     write_raw(text);
     EXPECT_EQ(hear().error().code, ErrorCode::kParse) << text;

@@ -15,7 +15,8 @@ namespace {
 Json carried(const Json& json) { return *parse_json(print_json_line(json), "carried"); }
 
 TEST(Messages, CandidatesKeepEveryParameterInItsOrder) {
-  const Candidate candidate{"r", 3, "two", {{"b", Tactic({{"z", 1}, {"a", "64"}, {"m", -5}})}, {"a", {}}}};
+  const Candidate candidate{
+      "r", 3, "two", {{"b", Tactic({{"z", 1}, {"a", "64"}, {"m", -5}})}, {"a", {}}}};
   const Json json = carried(candidate_to_json(candidate));
   JsonReader reader(json, "");
   Candidate read;
@@ -44,7 +45,8 @@ TEST(Messages, ProblemsLayoutsAndErrorsAreKept) {
   EXPECT_EQ(read_layouts(reader), layouts);
   EXPECT_EQ(read_scale(reader), Scale::kSubset);
   EXPECT_TRUE(reader.ok());
-  for (const ErrorCode code : {ErrorCode::kOutOfMemory, ErrorCode::kCompile, ErrorCode::kInternal}) {
+  for (const ErrorCode code :
+       {ErrorCode::kOutOfMemory, ErrorCode::kCompile, ErrorCode::kInternal}) {
     const Json error = carried(error_to_json({code, "what", "do"}));
     JsonReader fields(error, "");
     const Error read = read_error(fields);
@@ -56,7 +58,8 @@ TEST(Messages, ProblemsLayoutsAndErrorsAreKept) {
 
 TEST(Messages, SamplesKeepTimesThatAreNoNumbers) {
   for (const double us : {1.5, 0.0, -1.0, std::nan("")}) {
-    const Json json = carried(sample_to_json({us, {.clock_mhz = 1800, .throttle_reasons = 4, .power_w = 0.5}}));
+    const Json json =
+        carried(sample_to_json({us, {.clock_mhz = 1800, .throttle_reasons = 4, .power_w = 0.5}}));
     JsonReader reader(json, "");
     const Sample read = read_sample(reader);
     ASSERT_TRUE(reader.ok()) << reader.error().message;
@@ -70,7 +73,8 @@ TEST(Messages, SamplesKeepTimesThatAreNoNumbers) {
 TEST(Messages, TensorsTravelWithTheirData) {
   std::vector<float> x{1, 2, 3};
   std::vector<uint16_t> y{7};
-  const Tensors tensors{{"y", DataType::kBf16, {1}, y.data()}, {"x", DataType::kF32, {3}, x.data()}};
+  const Tensors tensors{{"y", DataType::kBf16, {1}, y.data()},
+                        {"x", DataType::kF32, {3}, x.data()}};
   const auto file = file_of(tensors);
   ASSERT_TRUE(file.ok());
   const Json json = carried(Json{{"outputs", tensors_to_json(tensors)}});
@@ -88,10 +92,12 @@ TEST(Messages, TensorsTravelWithTheirData) {
 TEST(Messages, TensorsOfImpossibleSizesAreRefused) {
   for (const char* text :
        {R"({"o": [{"name": "a", "type": "f33", "shape": [1]}]})",
-        R"({"o": [{"name": "a", "type": "f32"}]})", R"({"o": [{"name": "a", "type": "f32", "shape": [1.5]}]})",
+        R"({"o": [{"name": "a", "type": "f32"}]})",
+        R"({"o": [{"name": "a", "type": "f32", "shape": [1.5]}]})",
         R"({"o": [{"name": "a", "type": "f32", "shape": [-1]}]})",
         R"({"o": [{"name": "a", "type": "f32", "shape": [4294967296, 4294967296]}]})",
-        R"({"o": [{"name": "a", "type": "u8", "shape": [1,1,1,1,1,1,1,1,1]}]})", R"({"o": 1})", R"({})"}) {
+        R"({"o": [{"name": "a", "type": "u8", "shape": [1,1,1,1,1,1,1,1,1]}]})", R"({"o": 1})",
+        R"({})"}) {
     const Json json = *parse_json(text, "test");
     JsonReader reader(json, "");
     read_tensors(reader, "o");

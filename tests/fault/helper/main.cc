@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "engine/isolation.h"
-#include "fault/faulty_operator.h"
+#include "fault/operator/faulty_operator.h"
 #include "worker/announcing_runner.h"
 #include "worker/server.h"
 
@@ -23,7 +23,7 @@ using moetune::worker::Place;
 
 class FaultyPlace final : public Place {
  public:
-  Device& device() override { return moetune::testing::as_device(*device_); }
+  Device& device() override { return *device_; }
   Workbench& bench() override { return *bench_; }
   std::vector<TunableRunner*> runners() override { return {runner_.get()}; }
 
@@ -66,12 +66,11 @@ int main(int argc, char** argv) {
                [](const auto&, const auto&) -> Result<std::unique_ptr<Place>> {
                  return std::unique_ptr<Place>(std::make_unique<FaultyPlace>());
                });
-  registry.add("fused_moe",
-               [&](const auto& problem, const auto& options) -> Result<std::unique_ptr<Place>> {
-                 auto place = real.make(problem, options);
-                 if (!place.ok()) return std::move(place).error();
-                 return std::unique_ptr<Place>(
-                     std::make_unique<HangingPlace>(std::move(place).value()));
-               });
+  registry.add(
+      "fused_moe", [&](const auto& problem, const auto& options) -> Result<std::unique_ptr<Place>> {
+        auto place = real.make(problem, options);
+        if (!place.ok()) return std::move(place).error();
+        return std::unique_ptr<Place>(std::make_unique<HangingPlace>(std::move(place).value()));
+      });
   return moetune::worker::run_program(argc, argv, registry);
 }

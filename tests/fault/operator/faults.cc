@@ -1,4 +1,4 @@
-#include "fault/faults.h"
+#include "fault/operator/faults.h"
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -22,10 +22,12 @@
 
 namespace moetune::testing {
 
-class FaultyDevice final : public Device {
+namespace {
+
+class VirtualFaultyDevice final : public FaultyDevice {
  public:
-  void lose() { is_lost_ = true; }
-  void spend_us(double us) { host_.spend_us(us); }
+  void lose() override { is_lost_ = true; }
+  void spend_us(double us) override { host_.spend_us(us); }
 
   const DeviceProperties& properties() const override { return host_.properties(); }
   Result<std::unique_ptr<DeviceBuffer>> allocate(size_t bytes) override {
@@ -55,12 +57,6 @@ class FaultyDevice final : public Device {
   bool is_lost_ = false;
 };
 
-std::unique_ptr<FaultyDevice> make_faulty_device() { return std::make_unique<FaultyDevice>(); }
-Device& as_device(FaultyDevice& device) { return device; }
-void spend_us(FaultyDevice& device, double us) { device.spend_us(us); }
-
-namespace {
-
 using std::chrono::milliseconds;
 
 const float* input(const Call& call) { return call.arguments->at(0).as<const float>(); }
@@ -78,8 +74,10 @@ void doubled(const Call& call, int64_t count) {
 
 // Compilers may assume that a loop without effects ends.
 [[noreturn]] void hang() {
-  for (volatile int turns = 0;; turns = turns + 1) {
+  volatile bool is_going_on = true;
+  while (is_going_on) {
   }
+  std::abort();
 }
 
 void eat_memory() {
@@ -153,6 +151,10 @@ const std::map<std::string_view, Fault>& faults_after() {
 }
 
 }  // namespace
+
+std::unique_ptr<FaultyDevice> make_faulty_device() {
+  return std::make_unique<VirtualFaultyDevice>();
+}
 
 void compile_faulty(std::string_view kind) {
   if (kind == "crash_in_compile") crash();

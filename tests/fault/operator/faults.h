@@ -3,7 +3,7 @@
 
 #include <string_view>
 
-#include "fault/faulty_operator.h"
+#include "fault/operator/faulty_operator.h"
 #include "moetune/runner.h"
 
 namespace moetune::testing {
@@ -13,8 +13,5 @@ void compile_faulty(std::string_view kind);
 
 /// One run of that kind, its `runs`-th: doubles, unless the kind's fault is another one.
 Status run_faulty(std::string_view kind, const Call& call, int runs, FaultyDevice& device);
-
-/// Moves the device's virtual clock.
-void spend_us(FaultyDevice& device, double us);
 
 }  // namespace moetune::testing

@@ -1,10 +1,10 @@
-#include "fault/faulty_operator.h"
+#include "fault/operator/faulty_operator.h"
 
 #include <cmath>
 #include <limits>
 #include <utility>
 
-#include "fault/faults.h"
+#include "fault/operator/faults.h"
 #include "tuner/virtual_time.h"
 
 namespace moetune::testing {
@@ -60,7 +60,7 @@ class Kernel final : public Executable {
   Kernel(FaultyDevice& device, const FaultyKind& kind) : device_(device), kind_(kind) {}
   Status run(const Call& call) override {
     const auto status = run_faulty(kind_.name, call, ++runs_, device_);
-    spend_us(device_, kind_.us);
+    device_.spend_us(kind_.us);
     return status;
   }
 

@@ -22,9 +22,14 @@ struct FaultyKind {
 const std::vector<FaultyKind>& faulty_kinds();
 
 /// A host device with virtual time that can be lost, as a GPU is after an illegal access.
-class FaultyDevice;
+class FaultyDevice : public Device {
+ public:
+  /// Nothing works from now on.
+  virtual void lose() = 0;
+  /// Moves the clock.
+  virtual void spend_us(double us) = 0;
+};
 std::unique_ptr<FaultyDevice> make_faulty_device();
-Device& as_device(FaultyDevice& device);
 
 /// "faulty.kinds". Without a device it cannot compile, only describe itself.
 std::unique_ptr<TunableRunner> make_faulty_runner(FaultyDevice* device);
