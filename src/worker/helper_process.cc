@@ -107,7 +107,7 @@ Status HelperProcess::hear_hello(const std::string& program, double patience_s) 
   const char* hint = "install the helper and the program that uses moetune from one build";
   const Limits limits{.run_s = patience_s, .doing = "starting"};
   const Conversation conversation{limits};
-  while (true) {
+  for (Event event = Event::kNews; true; event = wait(conversation.deadline(), -1)) {
     auto line = channel_.next();
     if (line.ok() && line->has_value()) {
       std::string name, its_version;
@@ -130,7 +130,6 @@ Status HelperProcess::hear_hello(const std::string& program, double patience_s) 
                    fmt::format("{} is no helper of moetune: {}", program, line.error().message),
                    hint};
     }
-    const Event event = wait(conversation.deadline(), -1);
     if (event == Event::kNews) continue;
     const Reply reply = event == Event::kTime ? overdue(conversation) : gone(conversation);
     return Error{ErrorCode::kUnsupported, fmt::format("{}: {}", program, reply.error.message),

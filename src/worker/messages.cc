@@ -17,6 +17,7 @@ namespace {
 constexpr size_t kMaxLayouts = 64;
 constexpr size_t kMaxTensors = 64;
 constexpr size_t kMaxDimensions = 8;
+constexpr int64_t kMaxTokens = int64_t{1} << 24;
 constexpr int64_t kMaxBytes = int64_t{1} << 38;  // Beyond any call's arguments.
 
 constexpr std::array kTypes = {DataType::kF32,    DataType::kF16,   DataType::kBf16,
@@ -101,7 +102,7 @@ Case read_case(JsonReader& reader) {
     const char* last = seed.data() + seed.size();
     const auto [end, error] = std::from_chars(seed.data(), last, what.seed);
     if (error != std::errc() || end != last) fields.fail("seed", "expected a number as a text");
-    if (what.tokens < 1) fields.fail("tokens", "less than 1");
+    if (what.tokens < 1 || what.tokens > kMaxTokens) fields.fail("tokens", "out of range");
   });
   return what;
 }

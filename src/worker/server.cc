@@ -17,6 +17,7 @@ namespace {
 
 constexpr size_t kMaxCandidates = 4096;
 constexpr int64_t kMaxRows = int64_t{1} << 24;
+constexpr int kMaxCalls = 1 << 16;
 constexpr uint8_t kProbe = 0x5A;
 constexpr int kMaxSamples = static_cast<int>(LineChannel::kMaxFiles);
 
@@ -234,6 +235,7 @@ Result<Server::Answer> Server::measure(Session& session, JsonReader& request) {
                   [&](JsonReader& item) { read_candidate(item, candidates.emplace_back()); });
   request.optional("stage", stage);
   request.optional("calls", calls);
+  if (calls < 1 || calls > kMaxCalls) request.fail("calls", "out of range");
   if (!request.ok()) return request_error(request);
   std::vector<const Candidate*> order;
   for (const Candidate& candidate : candidates) order.push_back(&candidate);

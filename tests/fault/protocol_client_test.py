@@ -6,8 +6,11 @@ import os
 import socket
 import struct
 import subprocess
+import tempfile
 import time
 import unittest
+
+import program
 
 REAL = os.environ.get("MOETUNE_REAL_WORKER", "moetune-worker")
 FAULTY = os.environ.get("MOETUNE_FAULTY_WORKER", "moetune-worker-faulty")
@@ -220,20 +223,36 @@ class Faulty(ProtocolTest):
 
 
 class Real(ProtocolTest):
-    PROBLEM = {"op": "fused_moe", "attributes": {"hidden": "64", "intermediate": "32", "experts": "8", "global_experts": "8",
-                                                 "top_k": "2", "weights": "bf16", "activation": "swiglu"}}
+    """moetune's own helper, with a problem and a candidate out of a tuned configuration."""
+
+    def tuned_plan(self):
+        with tempfile.TemporaryDirectory() as folder:
+            model, out = os.path.join(folder, "config.json"), os.path.join(folder, "tuned.json")
+            with open(model, "w") as file:
+                json.dump(program.TINY, file)
+            subprocess.run([program.BINARY, "tune", model, "--device", "cpu", "--tokens", "8", "--budget", "300ms", "--out", out],
+                           check=True, capture_output=True)
+            with open(out) as file:
+                return json.load(file)["plans"][0]
 
     def test_a_layer_is_opened_loaded_checked_and_timed(self):
-        helper, answer = self.opened(REAL, self.PROBLEM, {"device": "cpu", "threads": "1", "seed": "0", "data": "realistic"})
+        plan = self.tuned_plan()
+        helper, answer = self.opened(REAL, plan["problem"], {"device": "cpu", "threads": "1", "seed": "0"})
         self.assertIn("cpu", answer["device"])
-        runner = answer["runners"][0]
-        self.assertEqual(runner["name"], "cpu.packed")
-        self.answered(helper.ask("load", session=1, scale="full", layouts=[{"runner": "cpu.packed", "layout": "panels32"}]))
+        candidate = {name: plan["decisions"][0][name] for name in ["runner", "version", "scheme", "stages"]}
+        self.assertIn({"name": candidate["runner"], "version": candidate["version"]}, answer["runners"])
+        self.answered(helper.ask("load", session=1, scale="full", layouts=[{"runner": plan["runner"], "layout": plan["layout"]}]))
         self.answered(helper.ask("select", session=1, case={"tokens": 3, "workload": "uniform", "seed": "0"}, samples=2))
+        answer = self.answered(helper.ask("check", session=1, candidate=candidate, sample=1, rows=[0, 2]))
+        (output,) = answer["outputs"]
+        self.assertEqual((output["name"], output["type"], output["shape"]), ("output", "bf16", [2, 64]))
+        self.assertNotIn(b"\xff\xff", contents(answer["taken"][0]), "every value was written")
+        answer = self.answered(helper.ask("measure", session=1, candidates=[candidate] * 3, stage=-1, calls=2))
+        self.assertTrue(all(sample["us"] > 0 for sample in answer["samples"]), answer)
 
     def test_a_problem_that_makes_no_sense_is_refused(self):
         helper = self.helper(REAL)
-        for attributes in [{}, {"hidden": "x"}, {**self.PROBLEM["attributes"], "experts": "0"}]:
+        for attributes in [{}, {"hidden": "x"}, {"hidden": "64", "intermediate": "32", "experts": "0", "top_k": "2", "weights": "bf16"}]:
             answer = helper.ask("open", session=1, problem={"op": "fused_moe", "attributes": attributes}, options={"device": "cpu"})
             self.assertIn("error", answer)
 

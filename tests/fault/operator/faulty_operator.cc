@@ -11,6 +11,7 @@ namespace moetune::testing {
 namespace {
 
 constexpr int64_t kColumns = 16;
+constexpr int64_t kMaxTokens = 4096;
 
 class NoWeights final : public WeightSource {
  public:
@@ -23,6 +24,7 @@ class DoublingBench final : public Workbench {
   const Problem& problem() const override { return problem_; }
   WeightSource& weights(Scale) override { return weights_; }
   Result<Tensors> arguments(const Case& c, Scale, int sample) override {
+    if (c.tokens > kMaxTokens) return Error{ErrorCode::kInvalidArgument, "too many tokens"};
     data_.resize(static_cast<size_t>(c.tokens * kColumns));
     for (size_t i = 0; i < data_.size(); ++i) data_[i] = value(c, sample, i);
     return Tensors{{"x", DataType::kF32, {c.tokens, kColumns}, data_.data()},
