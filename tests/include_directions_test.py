@@ -58,7 +58,7 @@ THIRD_PARTY = {
 }
 
 # Starting processes and waiting for them has one place, so that none is left behind.
-PROCESS_HEADERS = {"spawn.h": {"base"}, "sys/wait.h": {"base", "worker"}, "sys/prctl.h": {"worker"}}
+PROCESS_HEADERS = {"spawn.h": {"base"}, "sys/wait.h": {"base"}, "sys/prctl.h": {"worker"}}
 
 # Of the operating system and the compiler, neither the public headers nor the tuner may know anything.
 PORTABLE = {"tuner"}

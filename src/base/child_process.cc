@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <cstring>
 #include <filesystem>
+#include <optional>
 #include <system_error>
 #include <thread>
 
@@ -78,11 +79,13 @@ State state_of(pid_t pid) {
   return info.si_pid == 0 ? State::kRunning : State::kEnded;
 }
 
-std::string describe_exit(int status) {
-  if (status < 0) return "ended";
-  if (WIFSIGNALED(status))
-    return fmt::format("died of signal {} ({})", WTERMSIG(status), strsignal(WTERMSIG(status)));
-  return fmt::format("ended with status {}", WEXITSTATUS(status));
+// `status` as waitpid() gave it; nothing where somebody else was given it.
+ChildProcess::End end_of(bool by_itself, std::optional<int> status) {
+  if (!status) return {by_itself, 0, "ended"};
+  if (!WIFSIGNALED(*status))
+    return {by_itself, 0, fmt::format("ended with status {}", WEXITSTATUS(*status))};
+  const int signal = WTERMSIG(*status);
+  return {by_itself, signal, fmt::format("died of signal {} ({})", signal, strsignal(signal))};
 }
 
 }  // namespace
@@ -133,15 +136,14 @@ ChildProcess::End ChildProcess::end(std::chrono::milliseconds patience) {
     ::kill(pid_, SIGKILL);
     ::kill(-pid_, SIGKILL);
   }
-  int status = -1;
+  int status = 0;
   pid_t waited = -1;
   do {
     waited = ::waitpid(pid_, &status, 0);
   } while (waited < 0 && errno == EINTR);
-  if (waited < 0) status = -1;
   pid_ = -1;
   watch_.reset();
-  return {state != State::kRunning, status, describe_exit(status)};
+  return end_of(state != State::kRunning, waited < 0 ? std::nullopt : std::optional<int>(status));
 }
 
 }  // namespace moetune

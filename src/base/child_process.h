@@ -54,7 +54,7 @@ class ChildProcess {
 
   struct End {
     bool by_itself = false;  ///< It was not killed here.
-    int status = -1;  ///< As waitpid() gave it; -1 where somebody else waited for the process.
+    int signal = 0;          ///< That it died of; 0: none, or somebody else waited for it.
     /// "died of signal 11 (Segmentation fault)", "ended with status 3"
     std::string text;
   };

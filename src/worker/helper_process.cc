@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 #include <poll.h>
 #include <signal.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <array>
@@ -257,8 +256,7 @@ Reply HelperProcess::gone(const Conversation& conversation) {
   const ChildProcess::End end = process_.end(kDying);
   const ErrorCode code = conversation.is_compiling ? ErrorCode::kCompile : ErrorCode::kRun;
   if (!end.by_itself) return dead(conversation, code, "closed its connection");
-  if (end.status < 0 || !WIFSIGNALED(end.status) || WTERMSIG(end.status) != SIGKILL)
-    return dead(conversation, code, end.text);
+  if (end.signal != SIGKILL) return dead(conversation, code, end.text);
   // Nobody here has sent that signal: the system does where memory runs out.
   Reply reply = dead(conversation, ErrorCode::kOutOfMemory, end.text);
   reply.error.hint = "the system may have run out of memory";

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <poll.h>
+#include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -31,6 +32,7 @@ TEST(ChildProcess, SaysHowItEnded) {
     const ChildProcess::End end = child->end(20s);
     EXPECT_TRUE(end.by_itself);
     EXPECT_THAT(end.text, HasSubstr(how));
+    EXPECT_EQ(end.signal, end.text.find("signal") == std::string::npos ? 0 : SIGSEGV);
     EXPECT_EQ(child->pid(), -1);
   }
 }

@@ -76,6 +76,21 @@ INSTANTIATE_TEST_SUITE_P(
         Expected{"loses_the_device", ErrorCode::kRun, "the device is lost", true}),
     [](const auto& each) { return std::string(each.param.kind); });
 
+class FaultTiming : public FaultTest {};
+
+TEST_F(FaultTiming, EachFaultEndsWithinASecondOfItsDeadline) {
+  constexpr double kLimit_s = 0.5;
+  start(impatient(kLimit_s));
+  for (const FaultyKind& kind : faulty_kinds()) {
+    const std::string name = kind.name;
+    // Without a limit on memory this one is only a question of how much there is.
+    if (name == "memory_hog") continue;
+    const double took = seconds_of([&] { (void)check(name); });
+    EXPECT_LT(took, (name.starts_with("hang") ? kLimit_s : 0) + 1) << name;
+    EXPECT_EQ(verdict("good"), "") << "after " << name;
+  }
+}
+
 TEST_F(FaultTest, MemoryIsLimited) {
   if (kIsSanitized) GTEST_SKIP() << "a sanitizer's memory cannot be limited";
   WorkerPolicy policy = patient();

@@ -8,7 +8,7 @@ import time
 
 import program
 
-FAULTY = os.environ.get("MOETUNE_FAULTY_WORKER", "moetune-worker-faulty")
+HANGING = os.environ.get("MOETUNE_HANGING_WORKER", "moetune-worker-hanging")
 REAL = os.environ.get("MOETUNE_REAL_WORKER", "moetune-worker")
 
 
@@ -37,7 +37,7 @@ class Interrupted(program.ProgramTest):
 
     def hanging(self, **changes):
         """A run whose helper hangs in compiling, and the helper."""
-        process = self.start("tune", self.model, *self.ARGUMENTS, MOETUNE_WORKER=FAULTY, **changes)
+        process = self.start("tune", self.model, *self.ARGUMENTS, MOETUNE_WORKER=HANGING, **changes)
         deadline = time.monotonic() + 20
         while not helpers_of(process.pid) and time.monotonic() < deadline:
             time.sleep(0.05)

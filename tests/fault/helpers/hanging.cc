@@ -1,5 +1,5 @@
-// A helper program for tests: the faulty operator, and fused_moe with a runner that hangs in
-// compiling whatever is not the default.
+// A helper program that runs fused_moe like moetune-worker, but hangs in compiling whatever comes
+// after the default.
 #include <chrono>
 #include <memory>
 #include <thread>
@@ -7,31 +7,17 @@
 #include <vector>
 
 #include "engine/isolation.h"
-#include "fault/operator/faulty_operator.h"
 #include "worker/announcing_runner.h"
 #include "worker/server.h"
 
 namespace {
 
-using moetune::Candidate;
 using moetune::Device;
 using moetune::Result;
 using moetune::TunableRunner;
 using moetune::Workbench;
 using moetune::worker::AnnouncingRunner;
 using moetune::worker::Place;
-
-class FaultyPlace final : public Place {
- public:
-  Device& device() override { return *device_; }
-  Workbench& bench() override { return *bench_; }
-  std::vector<TunableRunner*> runners() override { return {runner_.get()}; }
-
- private:
-  std::unique_ptr<moetune::testing::FaultyDevice> device_ = moetune::testing::make_faulty_device();
-  std::unique_ptr<Workbench> bench_ = moetune::testing::make_doubling_bench();
-  std::unique_ptr<TunableRunner> runner_ = moetune::testing::make_faulty_runner(device_.get());
-};
 
 // The first compilation is the default's; all others never end.
 class HangingPlace final : public Place {
@@ -62,10 +48,6 @@ class HangingPlace final : public Place {
 int main(int argc, char** argv) {
   const moetune::worker::Registry real = moetune::make_worker_registry();
   moetune::worker::Registry registry;
-  registry.add(moetune::testing::kFaultyOp,
-               [](const auto&, const auto&) -> Result<std::unique_ptr<Place>> {
-                 return std::unique_ptr<Place>(std::make_unique<FaultyPlace>());
-               });
   registry.add(
       "fused_moe", [&](const auto& problem, const auto& options) -> Result<std::unique_ptr<Place>> {
         auto place = real.make(problem, options);
