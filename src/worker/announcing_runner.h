@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -30,6 +31,7 @@ class AnnouncingRunner final : public TunableRunner {
   Candidate default_in_layout(const std::string& layout, int64_t tokens) const override {
     return runner_.default_in_layout(layout, tokens);
   }
+  std::vector<std::string> layouts() const override { return runner_.layouts(); }
   std::string layout(const Candidate& candidate) const override {
     return runner_.layout(candidate);
   }
@@ -46,6 +48,7 @@ class AnnouncingRunner final : public TunableRunner {
     announce_("run");
     return executable;
   }
+  void prefetch(std::span<const Candidate> candidates) override { runner_.prefetch(candidates); }
   Result<std::shared_ptr<PackedWeights>> pack(const std::string& layout,
                                               WeightSource& source) override {
     return runner_.pack(layout, source);

@@ -27,6 +27,14 @@ Error request_error(const JsonReader& request) {
   return error;
 }
 
+Result<std::vector<Candidate>> read_candidates(JsonReader& request) {
+  std::vector<Candidate> candidates;
+  request.objects("candidates", kMaxCandidates,
+                  [&](JsonReader& item) { read_candidate(item, candidates.emplace_back()); });
+  if (!request.ok()) return request_error(request);
+  return candidates;
+}
+
 std::vector<int64_t> read_rows(JsonReader& request) {
   std::vector<int64_t> rows;
   request.members([&](const std::string& name, const Json& value) {
@@ -121,7 +129,7 @@ Result<Server::Answer> Server::perform(const std::string& what, JsonReader& requ
   if (what == "select") return select(session, request);
   if (what == "check") return check(session, request);
   if (what == "measure") return measure(session, request);
-  if (what == "prefetch") return Answer{};
+  if (what == "prefetch") return prefetch(session, request);
   if (what == "unload") {
     session.executor->unload();
     return Answer{};
@@ -227,12 +235,16 @@ Result<Server::Answer> Server::check(Session& session, JsonReader& request) {
   return answer;
 }
 
+Result<Server::Answer> Server::prefetch(Session& session, JsonReader& request) {
+  MOETUNE_ASSIGN_OR_RETURN(const std::vector<Candidate> candidates, read_candidates(request));
+  session.executor->prefetch(candidates);
+  return Answer{};
+}
+
 Result<Server::Answer> Server::measure(Session& session, JsonReader& request) {
-  std::vector<Candidate> candidates;
+  MOETUNE_ASSIGN_OR_RETURN(const std::vector<Candidate> candidates, read_candidates(request));
   int stage = -1;
   int calls = 1;
-  request.objects("candidates", kMaxCandidates,
-                  [&](JsonReader& item) { read_candidate(item, candidates.emplace_back()); });
   request.optional("stage", stage);
   request.optional("calls", calls);
   if (calls < 1 || calls > kMaxCalls) request.fail("calls", "out of range");

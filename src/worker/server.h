@@ -37,6 +37,7 @@ class Server {
   Result<Answer> open(JsonReader& request);
   Result<Answer> load(Session& session, JsonReader& request);
   Result<Answer> select(Session& session, JsonReader& request);
+  Result<Answer> prefetch(Session& session, JsonReader& request);
   Result<Answer> check(Session& session, JsonReader& request);
   Result<Answer> measure(Session& session, JsonReader& request);
   Result<std::vector<GivenSample>> given_samples(JsonReader& request);

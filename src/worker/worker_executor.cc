@@ -40,7 +40,7 @@ class WorkerExecutor final : public Executor {
 
   Status load(std::span<const WeightLayout> layouts, Scale scale) override;
   Status select(const Case& c, int samples) override;
-  void prefetch(std::span<const Candidate> candidates);
+  void prefetch(std::span<const Candidate> candidates) override;
   Result<CheckOutput> check(const Candidate& candidate, int sample,
                             std::span<const int64_t> rows) override;
   Result<std::vector<Sample>> measure(std::span<const Candidate* const> order, int stage,

@@ -193,6 +193,13 @@ TEST_F(FaultTest, ArgumentsCanBeSentInsteadOfMade) {
   EXPECT_EQ(verdict("good", 2), "") << "sent again";
 }
 
+TEST_F(FaultTest, AHintReachesTheRunner) {
+  start();
+  executor_->prefetch(std::vector<Candidate>{faulty("fast"), faulty("good")});
+  EXPECT_EQ(verdict("good"), "");
+  EXPECT_THAT(host_->output(), HasSubstr("2 kernels were announced"));
+}
+
 TEST_F(FaultTest, NothingIsLeftAfterFiftyCrashes) {
   WorkerPolicy policy = patient();
   policy.strikes = 1000;

@@ -1,6 +1,7 @@
 #include "fault/operator/faulty_operator.h"
 
 #include <cmath>
+#include <cstdio>
 #include <limits>
 #include <utility>
 
@@ -83,7 +84,9 @@ class FaultyRunner final : public TunableRunner {
   std::string name() const override { return "faulty.kinds"; }
   const std::vector<Scheme>& schemes() const override { return schemes_; }
   Candidate default_candidate(int64_t) const override { return faulty("default"); }
+  void prefetch(std::span<const Candidate> candidates) override { announced_ = candidates.size(); }
   Result<std::shared_ptr<Executable>> compile(const Candidate& candidate, int64_t) override {
+    if (announced_ > 0) std::fprintf(stderr, "%zu kernels were announced\n", announced_);
     const std::string_view wanted = candidate.stages.at(0).tactic.word("kind");
     for (const FaultyKind& kind : faulty_kinds()) {
       if (wanted != kind.name || device_ == nullptr) continue;
@@ -95,6 +98,7 @@ class FaultyRunner final : public TunableRunner {
 
  private:
   FaultyDevice* device_;
+  size_t announced_ = 0;
   std::vector<Scheme> schemes_;
 };
 
