@@ -62,6 +62,26 @@ std::string with_quote(std::string text, const OutputTail& output) {
   return text;
 }
 
+constexpr const char* kOneBuild =
+    "install the helper and the program that uses moetune from one build";
+
+Error refusal(const std::string& program, const std::string& what_it_is) {
+  return {ErrorCode::kUnsupported, fmt::format("{} is {}", program, what_it_is), kOneBuild};
+}
+
+Status check_hello(const std::string& program, const Json& fields) {
+  std::string name, its_version;
+  int protocol = 0;
+  JsonReader reader(fields, "hello");
+  reader.required("hello", name);
+  reader.optional("protocol", protocol);
+  reader.optional("version", its_version);
+  if (!reader.ok()) return refusal(program, "no helper of moetune: " + reader.error().message);
+  if (protocol == kProtocol && its_version == version()) return {};
+  return refusal(program, fmt::format("{} {} with protocol {}; {} with protocol {} is needed", name,
+                                      its_version, protocol, version(), kProtocol));
+}
+
 }  // namespace
 
 // One request on its way.
@@ -103,36 +123,16 @@ Result<std::unique_ptr<HelperProcess>> HelperProcess::start(const WorkerOptions&
 }
 
 Status HelperProcess::hear_hello(const std::string& program, double patience_s) {
-  const char* hint = "install the helper and the program that uses moetune from one build";
   const Limits limits{.run_s = patience_s, .doing = "starting"};
   const Conversation conversation{limits};
   for (Event event = Event::kNews; true; event = wait(conversation.deadline(), -1)) {
-    auto line = channel_.next();
-    if (line.ok() && line->has_value()) {
-      std::string name, its_version;
-      int protocol = 0;
-      JsonReader reader((*line)->fields, "hello");
-      reader.required("hello", name);
-      reader.optional("protocol", protocol);
-      reader.optional("version", its_version);
-      if (!reader.ok()) line = reader.error();
-      if (reader.ok() && protocol == kProtocol && its_version == version()) return {};
-      if (reader.ok()) {
-        return Error{ErrorCode::kUnsupported,
-                     fmt::format("{} is {} {} with protocol {}; {} with protocol {} is needed",
-                                 program, name, its_version, protocol, version(), kProtocol),
-                     hint};
-      }
-    }
-    if (!line.ok()) {
-      return Error{ErrorCode::kUnsupported,
-                   fmt::format("{} is no helper of moetune: {}", program, line.error().message),
-                   hint};
-    }
+    const auto line = channel_.next();
+    if (!line.ok()) return refusal(program, "no helper of moetune: " + line.error().message);
+    if (line->has_value()) return check_hello(program, (*line)->fields);
     if (event == Event::kNews) continue;
     const Reply reply = event == Event::kTime ? overdue(conversation) : gone(conversation);
     return Error{ErrorCode::kUnsupported, fmt::format("{}: {}", program, reply.error.message),
-                 hint};
+                 kOneBuild};
   }
 }
 
@@ -218,27 +218,31 @@ std::optional<Reply> HelperProcess::hear(Conversation& conversation) {
       conversation.enter(phase == "compile");
       continue;
     }
-    conversation.enter(false);
-    Reply reply{.answer = std::move(**line),
-                .run_seconds = conversation.run_seconds,
-                .compile_seconds = conversation.compile_seconds};
-    bool is_lost = false;
-    JsonReader reader(reply.answer.fields, "");
-    reader.optional_object("error", [&](JsonReader& fields) {
-      reply.kind = Reply::Kind::kError;
-      reply.error = read_error(fields);
-    });
-    reader.optional("lost", is_lost);
-    if (!reader.ok()) {
-      reply.kind = Reply::Kind::kError;
-      reply.error = reader.error();
-    }
-    if (is_lost) {
-      process_.end();
-      reply.kind = Reply::Kind::kDied;
-    }
-    return reply;
+    return answer(conversation, std::move(**line));
   }
+}
+
+Reply HelperProcess::answer(Conversation& conversation, Line line) {
+  conversation.enter(false);
+  Reply reply{.answer = std::move(line),
+              .run_seconds = conversation.run_seconds,
+              .compile_seconds = conversation.compile_seconds};
+  bool is_lost = false;
+  JsonReader reader(reply.answer.fields, "an answer");
+  reader.optional_object("error", [&](JsonReader& fields) {
+    reply.kind = Reply::Kind::kError;
+    reply.error = read_error(fields);
+  });
+  reader.optional("lost", is_lost);
+  if (!reader.ok()) {
+    reply.kind = Reply::Kind::kError;
+    reply.error = reader.error();
+  }
+  if (is_lost) {
+    process_.end();
+    reply.kind = Reply::Kind::kDied;
+  }
+  return reply;
 }
 
 Reply HelperProcess::overdue(const Conversation& conversation) {

@@ -75,6 +75,7 @@ class HelperProcess {
   void read_output();
   /// How the conversation ended, if a line that has come says so.
   std::optional<Reply> hear(Conversation& conversation);
+  Reply answer(Conversation& conversation, Line line);
   Reply overdue(const Conversation& conversation);
   Reply gone(const Conversation& conversation);
   Reply dead(const Conversation& conversation, ErrorCode code, std::string how);
