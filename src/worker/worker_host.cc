@@ -17,17 +17,12 @@ namespace {
 
 constexpr size_t kRememberedCompiles = 256;
 
-Result<std::vector<std::string>> find_helper() {
-  if (const auto named = environment(Variable::kWorker)) return std::vector<std::string>{*named};
-  std::vector<std::string> found = find_helper_program(worker::kProgramName);
-  if (!found.empty()) return found;
-  return Error{ErrorCode::kNotFound,
-               fmt::format("{} is neither beside this program nor in ../libexec/moetune",
-                           worker::kProgramName),
-               "install it there, or set MOETUNE_WORKER to its path"};
-}
-
 }  // namespace
+
+std::vector<std::string> find_worker_program() {
+  if (const auto named = environment(Variable::kWorker)) return {*named};
+  return find_helper_program(worker::kProgramName);
+}
 
 Status WorkerHost::State::ensure() {
   if (helper) {
@@ -89,8 +84,12 @@ WorkerHost::WorkerHost(std::unique_ptr<State> state) : state_(std::move(state)) 
 WorkerHost::~WorkerHost() = default;
 
 Result<std::shared_ptr<WorkerHost>> WorkerHost::start(WorkerOptions options) {
+  if (options.command.empty()) options.command = find_worker_program();
   if (options.command.empty()) {
-    MOETUNE_ASSIGN_OR_RETURN(options.command, find_helper());
+    return Error{ErrorCode::kNotFound,
+                 fmt::format("{} is neither beside this program nor in ../libexec/moetune",
+                             worker::kProgramName),
+                 "install it there, or set MOETUNE_WORKER to its path"};
   }
   auto state = std::make_unique<State>(std::move(options));
   MOETUNE_ASSIGN_OR_RETURN(state->helper, worker::HelperProcess::start(state->options));

@@ -40,9 +40,12 @@ struct WorkerPolicy {
   uint64_t memory_bytes = 0;
 };
 
+/// The helper program: $MOETUNE_WORKER, else moetune-worker beside the running program or in
+/// ../libexec/moetune. Empty where there is none.
+std::vector<std::string> find_worker_program();
+
 struct WorkerOptions {
-  /// The helper program and its first arguments; empty: $MOETUNE_WORKER, else moetune-worker beside
-  /// the running program or in ../libexec/moetune.
+  /// The helper program and its first arguments; empty: find_worker_program().
   std::vector<std::string> command;
   WorkerPolicy policy;
 };
