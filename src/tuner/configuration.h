@@ -2,6 +2,7 @@
 // and merging are in configuration_file.cc.
 #pragma once
 
+#include <map>
 #include <string>
 
 #include "base/json.h"
@@ -18,6 +19,18 @@ Plan plan_from_json(JsonReader& reader, const Json& value);
 
 Json device_to_json(const DeviceProperties& device);
 DeviceProperties device_from_json(JsonReader& reader);
+
+// The parts of a plan, for other documents that hold them. Readers keep errors.
+Json strings_to_json(const std::map<std::string, std::string>& strings);
+std::map<std::string, std::string> read_strings(JsonReader& reader);
+Json time_to_json(const TimeSummary& time);
+void read_time(JsonReader& reader, TimeSummary& time);
+/// [{"name", "tactic": {...}}]
+Json stages_to_json(const Candidate& candidate);
+/// The field "stages".
+void read_stages(JsonReader& reader, Candidate& candidate);
+/// The fields "runner", "version", "scheme" and "stages".
+void read_candidate(JsonReader& reader, Candidate& candidate);
 
 /// Puts back what `extra_json` (a field of that name in a plan, decision or configuration) holds.
 void restore_extra(Json& document, const std::string& extra_json);

@@ -3,17 +3,38 @@
 #include <cmath>
 #include <utility>
 
-#include "tuner/candidate_json.h"
 #include "tuner/configuration.h"
 
 namespace moetune {
 namespace {
 
-// Far above what tuning makes (a decision per bucket), low enough to bound a hostile file.
+// Far above what tuning makes (a decision per bucket, a stage per kernel), low enough to bound a
+// hostile file.
 constexpr size_t kMaxDecisions = 4096;
+constexpr size_t kMaxStages = 16;
 
 // A microsecond count that is not finite cannot be written as JSON; 0 means unknown.
 double finite(double value) { return std::isfinite(value) ? value : 0; }
+
+}  // namespace
+
+Json strings_to_json(const std::map<std::string, std::string>& strings) {
+  Json json = Json::object();
+  for (const auto& [name, value] : strings) json[name] = value;
+  return json;
+}
+
+std::map<std::string, std::string> read_strings(JsonReader& reader) {
+  std::map<std::string, std::string> strings;
+  reader.members([&](const std::string& name, const Json& value) {
+    if (value.is_string()) {
+      strings[name] = value.get<std::string>();
+    } else {
+      reader.fail(name, fmt::format("expected a string, found {}", json_kind(value)));
+    }
+  });
+  return strings;
+}
 
 Json time_to_json(const TimeSummary& time) {
   return Json{{"median_us", finite(time.median_us)},
@@ -32,6 +53,8 @@ void read_time(JsonReader& reader, TimeSummary& time) {
   }
   reader.optional("samples", time.samples);
 }
+
+namespace {
 
 Json evidence_to_json(const Evidence& evidence) {
   return Json{{"chosen", time_to_json(evidence.chosen)},
@@ -64,6 +87,56 @@ void read_evidence(JsonReader& reader, Evidence& evidence) {
   reader.optional("date", evidence.date);
   reader.optional("challenger", evidence.challenger);
 }
+
+Json tactic_to_json(const Tactic& tactic) {
+  Json json = Json::object();
+  for (const auto& [name, value] : tactic.parameters()) {
+    std::visit([&, &key = name](const auto& content) { json[key] = content; }, value);
+  }
+  return json;
+}
+
+void read_tactic(JsonReader& reader, Tactic& tactic) {
+  reader.members([&](const std::string& name, const Json& value) {
+    if (value.is_string()) {
+      tactic.set(name, value.get<std::string>());
+    } else {
+      int64_t number = 0;
+      reader.required(name.c_str(), number);
+      tactic.set(name, number);
+    }
+  });
+}
+
+}  // namespace
+
+Json stages_to_json(const Candidate& candidate) {
+  Json stages = Json::array();
+  for (const Candidate::Stage& stage : candidate.stages) {
+    stages.push_back(Json{{"name", stage.name}, {"tactic", tactic_to_json(stage.tactic)}});
+  }
+  return stages;
+}
+
+void read_stages(JsonReader& reader, Candidate& candidate) {
+  reader.objects("stages", kMaxStages, [&](JsonReader& item) {
+    Candidate::Stage& stage = candidate.stages.emplace_back();
+    item.required("name", stage.name);
+    item.object("tactic", [&](JsonReader& tactic) { read_tactic(tactic, stage.tactic); });
+  });
+}
+
+void read_candidate(JsonReader& reader, Candidate& candidate) {
+  int64_t version = 0;
+  reader.required("runner", candidate.runner);
+  reader.required("version", version);
+  candidate.runner_version = static_cast<int>(version);
+  if (version != candidate.runner_version) reader.fail("version", "out of range");
+  reader.required("scheme", candidate.scheme);
+  read_stages(reader, candidate);
+}
+
+namespace {
 
 Json known_decision_to_json(const Decision& decision) {
   return Json{{"tokens", decision.tokens},
@@ -134,9 +207,9 @@ DeviceProperties device_from_json(JsonReader& reader) {
   DeviceProperties device;
   reader.required("kind", device.kind);
   reader.optional("name", device.name);
-  reader.object("identity", [&](JsonReader& names) { device.identity = strings_from_json(names); });
+  reader.object("identity", [&](JsonReader& names) { device.identity = read_strings(names); });
   reader.optional_object("toolchain",
-                         [&](JsonReader& names) { device.toolchain = strings_from_json(names); });
+                         [&](JsonReader& names) { device.toolchain = read_strings(names); });
   return device;
 }
 
@@ -153,7 +226,7 @@ Plan plan_from_json(JsonReader& reader, const Json& value) {
   reader.object("problem", [&](JsonReader& problem) {
     problem.required("op", plan.problem.op);
     problem.object("attributes", [&](JsonReader& attributes) {
-      plan.problem.attributes = strings_from_json(attributes);
+      plan.problem.attributes = read_strings(attributes);
     });
   });
   reader.required("runner", plan.runner);

@@ -9,7 +9,7 @@
 #include <limits>
 
 #include "base/status_macros.h"
-#include "tuner/candidate_json.h"
+#include "tuner/configuration.h"
 
 namespace moetune::worker {
 namespace {
@@ -79,11 +79,17 @@ Problem read_problem(JsonReader& reader) {
   Problem problem;
   reader.object("problem", [&](JsonReader& fields) {
     fields.required("op", problem.op);
-    fields.object("attributes", [&](JsonReader& attributes) {
-      problem.attributes = strings_from_json(attributes);
-    });
+    fields.object("attributes",
+                  [&](JsonReader& attributes) { problem.attributes = read_strings(attributes); });
   });
   return problem;
+}
+
+Json candidate_to_json(const Candidate& candidate) {
+  return Json{{"runner", candidate.runner},
+              {"version", candidate.runner_version},
+              {"scheme", candidate.scheme},
+              {"stages", stages_to_json(candidate)}};
 }
 
 Json case_to_json(const Case& what) {

@@ -25,6 +25,9 @@ using SessionId = int64_t;
 Json problem_to_json(const Problem& problem);
 Problem read_problem(JsonReader& reader);
 
+/// {"runner", "version", "scheme", "stages"}; tuner/configuration.h has the reader.
+Json candidate_to_json(const Candidate& candidate);
+
 Json case_to_json(const Case& what);
 Case read_case(JsonReader& reader);
 

@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "base/status_macros.h"
-#include "tuner/candidate_json.h"
+#include "tuner/configuration.h"
 #include "worker/announcing_runner.h"
 
 namespace moetune::worker {
@@ -142,8 +142,7 @@ Result<Server::Answer> Server::open(JsonReader& request) {
   request.required("session", id);
   const Problem problem = read_problem(request);
   PlaceOptions options;
-  request.optional_object("options",
-                          [&](JsonReader& names) { options = strings_from_json(names); });
+  request.optional_object("options", [&](JsonReader& names) { options = read_strings(names); });
   if (!request.ok()) return request_error(request);
 
   sessions_.erase(id);

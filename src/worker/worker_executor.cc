@@ -11,7 +11,7 @@
 #include <utility>
 
 #include "base/status_macros.h"
-#include "tuner/candidate_json.h"
+#include "tuner/configuration.h"
 #include "worker/host_state.h"
 #include "worker/messages.h"
 #include "worker/worker_host.h"

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <limits>
 
-#include "tuner/candidate_json.h"
+#include "tuner/configuration.h"
 #include "worker/output_tail.h"
 
 namespace moetune::worker {
