@@ -4,7 +4,6 @@
 #include <thread>
 
 #include "base/status_macros.h"
-#include "ops/moe/moe_workbench.h"
 #include "ops/moe/weights.h"
 
 namespace moetune {
@@ -31,6 +30,15 @@ FusedMoeSpec exact_probe(const FusedMoeSpec& spec) {
   return probe;
 }
 
+MoeWorkbenchOptions bench_options(Backend& backend, uint64_t seed) {
+  constexpr unsigned kMostThreads = 16;
+  MoeWorkbenchOptions options{.seed = seed,
+                              .last_level_cache_bytes = backend.device().last_level_cache_bytes()};
+  options.threads =
+      static_cast<int>(std::clamp(std::thread::hardware_concurrency(), 1u, kMostThreads));
+  return options;
+}
+
 Result<std::unique_ptr<MoeSession>> MoeSession::create(Backend& backend, const FusedMoeSpec& spec,
                                                        uint64_t seed, const Isolation& isolation) {
   MOETUNE_RETURN_IF_ERROR(validate(spec));
@@ -40,11 +48,7 @@ Result<std::unique_ptr<MoeSession>> MoeSession::create(Backend& backend, const F
   MOETUNE_ASSIGN_OR_RETURN(session->exact_runners_, backend.make_runners(probe));
   session->runner_pointers_ = pointers_to(session->runners_);
 
-  constexpr unsigned kMostThreads = 16;
-  MoeWorkbenchOptions options{.seed = seed,
-                              .last_level_cache_bytes = backend.device().last_level_cache_bytes()};
-  options.threads =
-      static_cast<int>(std::clamp(std::thread::hardware_concurrency(), 1u, kMostThreads));
+  MoeWorkbenchOptions options = bench_options(backend, seed);
   MOETUNE_ASSIGN_OR_RETURN(session->bench_, make_moe_workbench(spec, options));
   options.kind = DataKind::kExact;
   MOETUNE_ASSIGN_OR_RETURN(session->exact_bench_, make_moe_workbench(probe, options));

@@ -12,6 +12,7 @@
 #include "moetune/measuring.h"
 #include "moetune/moe_spec.h"
 #include "moetune/result.h"
+#include "ops/moe/moe_workbench.h"
 
 namespace moetune {
 
@@ -57,5 +58,8 @@ class MoeSession {
 /// The specification that a layer's exact check runs: the same sizes, formats and kernels with few
 /// experts, given routing and a linear activation.
 FusedMoeSpec exact_probe(const FusedMoeSpec& spec);
+
+/// How benches of a layer on that backend are made, in this process and in a helper.
+MoeWorkbenchOptions bench_options(Backend& backend, uint64_t seed);
 
 }  // namespace moetune

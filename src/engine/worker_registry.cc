@@ -15,6 +15,7 @@
 #include "engine/backend.h"
 #include "engine/isolation.h"
 #include "engine/limited_backend.h"
+#include "engine/moe_session.h"
 #include "ops/moe/moe_workbench.h"
 #include "ops/moe/weights.h"
 
@@ -108,11 +109,9 @@ Result<std::unique_ptr<worker::Place>> make_moe_place(OpenDevices& devices, cons
   if (!backend) {
     MOETUNE_ASSIGN_OR_RETURN(backend, open_device(options));
   }
-  const MoeWorkbenchOptions bench_options{
-      .kind = is_exact ? DataKind::kExact : DataKind::kRealistic,
-      .seed = seed,
-      .last_level_cache_bytes = backend->device().last_level_cache_bytes()};
-  MOETUNE_ASSIGN_OR_RETURN(auto bench, make_moe_workbench(spec, bench_options));
+  MoeWorkbenchOptions how = bench_options(*backend, seed);
+  how.kind = is_exact ? DataKind::kExact : DataKind::kRealistic;
+  MOETUNE_ASSIGN_OR_RETURN(auto bench, make_moe_workbench(spec, how));
   MOETUNE_ASSIGN_OR_RETURN(auto runners, backend->make_runners(spec));
   return std::unique_ptr<worker::Place>(
       std::make_unique<MoePlace>(backend, std::move(bench), std::move(runners)));
