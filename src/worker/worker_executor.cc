@@ -201,7 +201,7 @@ void WorkerExecutor::prefetch(std::span<const Candidate> candidates) {
   Json& list = hint["candidates"] = Json::array();
   for (const Candidate& candidate : candidates) {
     if (!host_.quarantined.contains(identity(candidate)))
-      list.push_back(candidate_to_json(candidate));
+      list.push_back(worker::candidate_to_json(candidate));
   }
   host_.helper->tell(hint);
 }
@@ -238,7 +238,7 @@ Result<CheckOutput> WorkerExecutor::check(const Candidate& candidate, int sample
                                           std::span<const int64_t> rows) {
   MOETUNE_RETURN_IF_ERROR(admit(candidate));
   Json check = request("check");
-  check["candidate"] = candidate_to_json(candidate);
+  check["candidate"] = worker::candidate_to_json(candidate);
   check["sample"] = sample;
   check["rows"] = rows;
   MOETUNE_ASSIGN_OR_RETURN(const Reply reply, ask(candidate, std::move(check), run_limit_s(1)));
@@ -268,7 +268,7 @@ Result<std::vector<Sample>> WorkerExecutor::measure(std::span<const Candidate* c
 Result<Sample> WorkerExecutor::measure_one(const Candidate& candidate, int stage, int calls) {
   MOETUNE_RETURN_IF_ERROR(admit(candidate));
   Json measure = request("measure");
-  measure["candidates"].push_back(candidate_to_json(candidate));
+  measure["candidates"].push_back(worker::candidate_to_json(candidate));
   measure["stage"] = stage;
   measure["calls"] = calls;
   const int all_calls = calls + (wanted_selection_ ? wanted_selection_->samples : 0);
