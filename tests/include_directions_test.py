@@ -57,6 +57,9 @@ THIRD_PARTY = {
     "nvml": {"cuda"},
 }
 
+# Starting processes and waiting for them has one place, so that none is left behind.
+PROCESS_HEADERS = {"spawn.h": {"base"}, "sys/wait.h": {"base"}, "sys/prctl.h": {"worker"}}
+
 # Of the operating system and the compiler, neither the public headers nor the tuner may know anything.
 PORTABLE = {"tuner"}
 
@@ -92,6 +95,8 @@ def check_third_party(where, folder, target):
             return []
     if folder in PORTABLE and target not in STANDARD_HEADERS:
         return [f"{where}: {folder} must use the standard library only, not <{target}>"]
+    if folder not in PROCESS_HEADERS.get(target, {folder}):
+        return [f"{where}: {folder} must not use <{target}>; base/child_process.h starts and ends processes"]
     return []
 
 
@@ -188,6 +193,10 @@ class MadeUpTree(unittest.TestCase):
         "src/base/CMakeLists.txt": "moetune_library(base DEPS Threads::Threads)\n",
         "src/tuner/race.cc": '#include "base/json.h"\n#include <vector>\n#include "moetune/result.h"\n',
         "src/tuner/CMakeLists.txt": "moetune_library(tuner DEPS moetune::base)\n",
+        "src/worker/host.cc": '#include <poll.h>\n#include "base/json.h"\n#include "tuner/race.h"\n',
+        "src/worker/CMakeLists.txt": "moetune_library(worker DEPS moetune::tuner)\n",
+        "src/engine/worker_program/main.cc": '#include "cpu/pack.h"\n#include "worker/host.cc"\n',
+        "src/engine/worker_program/CMakeLists.txt": "target_link_libraries(moetune_worker_program PRIVATE moetune::engine)\n",
         "src/ops/moe/spec.cc": '#include "moetune/moe_spec.h"\n#include "tuner/race.h"\n',
         "src/tuner/race.h": "// Not an include: #include \"cpu/pack.h\"\n",
         "src/cpu/pack.h": "#include <immintrin.h>\n",
@@ -233,6 +242,16 @@ class MadeUpTree(unittest.TestCase):
 
     def test_the_tuner_may_not_know_the_operating_system(self):
         self.assert_caught("src/tuner/race.cc", "#include <sys/wait.h>\n", "standard library only")
+
+    def test_the_worker_knows_no_operator_and_no_backend(self):
+        self.assert_caught("src/worker/host.cc", '#include "ops/moe/spec.cc"\n', "must not include")
+        self.assert_caught("src/worker/host.cc", '#include "moetune/moe_spec.h"\n', "must not know ops")
+        self.assert_caught("src/worker/CMakeLists.txt", "moetune_library(worker DEPS moetune::cpu)\n", "must not link cpu")
+        self.assert_caught("src/cpu/pack.h", '#include "worker/host.cc"\n', "must not include")
+
+    def test_processes_are_started_in_one_place(self):
+        self.assert_caught("src/worker/host.cc", "#include <spawn.h>\n", "child_process.h")
+        self.assert_caught("src/cpu/pack.h", "#include <sys/wait.h>\n", "child_process.h")
 
     def test_a_cmake_dependency_against_the_order_is_caught(self):
         self.assert_caught("src/base/CMakeLists.txt", "moetune_library(base DEPS moetune::tuner)\n", "must not link")

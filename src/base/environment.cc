@@ -20,6 +20,8 @@ constexpr std::array kVariables = {
                  "parent of the cache folder moetune/, instead of $HOME/.cache"},
     VariableInfo{Variable::kHome, "HOME", "where .cache/moetune/ is when XDG_CACHE_HOME is unset"},
     VariableInfo{Variable::kNoColor, "NO_COLOR", "set to anything: no colour on a terminal"},
+    VariableInfo{Variable::kWorker, "MOETUNE_WORKER",
+                 "the helper program in which candidates run, instead of the one beside moetune"},
     VariableInfo{Variable::kCudaPath, "MOETUNE_CUDA_PATH",
                  "folders, separated by ':', in which NVIDIA's libraries are looked for first"},
     VariableInfo{Variable::kJitCacheBytes, "MOETUNE_JIT_CACHE_BYTES",

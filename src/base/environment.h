@@ -17,6 +17,7 @@ enum class Variable : uint8_t {
   kXdgCacheHome,
   kHome,
   kNoColor,
+  kWorker,
   kCudaPath,
   kJitCacheBytes,
   kCudaHome,

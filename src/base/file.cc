@@ -14,27 +14,11 @@
 #include <system_error>
 #include <thread>
 
+#include "base/descriptor.h"
 #include "base/status_macros.h"
 
 namespace moetune {
 namespace {
-
-class Descriptor {
- public:
-  explicit Descriptor(int number) : number_(number) {}
-  ~Descriptor() {
-    if (number_ >= 0) ::close(number_);
-  }
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-
-  bool ok() const { return number_ >= 0; }
-  int get() const { return number_; }
-  int release() { return std::exchange(number_, -1); }
-
- private:
-  int number_;
-};
 
 // Removes a file that was not renamed to its place.
 class TemporaryFile {

@@ -1,6 +1,8 @@
 // moetune devices: what there is to run on, what it can do, and what is missing.
 #include <fmt/format.h>
 
+#include <vector>
+
 #include "base/status_macros.h"
 #include "cli/command.h"
 #include "cli/describe.h"
@@ -10,6 +12,7 @@
 #include "cpu/topology.h"
 #include "cuda/device.h"
 #include "engine/backend.h"
+#include "worker/worker_host.h"
 
 namespace moetune::cli {
 namespace {
@@ -53,6 +56,16 @@ std::string cpu_text(const Json& cpu) {
       size_or_unknown(cpu["free_memory_bytes"]));
 }
 
+std::vector<cuda::MissingPart> missing_parts() {
+  std::vector<cuda::MissingPart> parts = cuda::missing_parts();
+  if (find_worker_program().empty()) {
+    parts.push_back(
+        {"moetune-worker", "tuning on after a kernel that crashes or hangs",
+         "install moetune-worker beside the program that uses moetune, or in ../libexec/moetune"});
+  }
+  return parts;
+}
+
 class DevicesCommand final : public Command {
  public:
   const char* name() const override { return "devices"; }
@@ -78,7 +91,7 @@ class DevicesCommand final : public Command {
     output.text(cpu_text(devices.back()));
     MOETUNE_RETURN_IF_ERROR(add_ceilings("cpu", *cpu, ceilings, output));
     MOETUNE_RETURN_IF_ERROR(add_gpus(devices, ceilings, output));
-    for (const cuda::MissingPart& part : cuda::missing_parts()) {
+    for (const cuda::MissingPart& part : missing_parts()) {
       missing.push_back(
           {{"part", part.part}, {"turns_off", part.turns_off}, {"how_to_get", part.how_to_get}});
       output.text(fmt::format("missing {}\n        turns off: {}\n        how to get it: {}\n",

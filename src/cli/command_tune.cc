@@ -160,6 +160,8 @@ Json describe(const Outcome& outcome, const Job& job) {
           {"seconds", report.seconds},
           {"measurements", report.measurements},
           {"interrupted", report.interrupted},
+          {"isolation", job.isolation ? "worker" : "in-process"},
+          {"respawns", job.isolation ? job.isolation.host->respawns() : 0},
           {"ceilings", cli::describe(outcome.ceilings)},
           {"buckets", std::move(buckets)},
           {"rejected", describe(report.rejected)},
@@ -212,6 +214,10 @@ class TuneCommand final : public Command {
     flags.value("--out", "FILE", &out_,
                 "Where the result goes; other plans in it stay. Default: where look-ups find it");
     journal_.declare(flags);
+    flags.value(
+        "--isolation", "WHERE", &isolation_,
+        "Where candidates run: worker (a helper process, the default where there is one) or "
+        "in-process");
   }
   Result<Exit> run(Output& output) override;
 
@@ -228,7 +234,16 @@ class TuneCommand final : public Command {
   std::string budget_ = "60s";
   std::string out_;
   TuneJournal journal_;
+  std::string isolation_;
 };
+
+Result<Where> parse_isolation(const std::string& text) {
+  if (text.empty()) return Where::kHelperOrHere;
+  if (text == "worker") return Where::kHelper;
+  if (text == "in-process") return Where::kHere;
+  return Error{ErrorCode::kInvalidArgument, fmt::format("--isolation \"{}\"", text.substr(0, 40)),
+               "there are worker and in-process"};
+}
 
 ProgressState state_of(const TuneProgress& tuning) {
   ProgressState state;
@@ -252,12 +267,16 @@ Result<TuneReport> TuneCommand::tune(Job& job, const TrafficFlags::Values& traff
   request.seed = traffic.seed;
   request.stop = std::move(stop);
   request.store = journal_.store();
+  WorkerHost* helper = job.isolation.host.get();
+  if (helper != nullptr) helper->stop_on(request.stop);
   Progress progress;
   progress.show({"preparing", 0, budget_s});
   request.progress = [&progress](const TuneProgress& tuning) { progress.show(state_of(tuning)); };
   Result<TuneReport> report = job.tuner->tune(request);
   job.session->executor().unload();
   job.session->exact_executor().unload();
+  if (helper != nullptr && report.ok() && !helper->trouble().empty())
+    report->warnings.push_back(helper->trouble());
   return report;
 }
 
@@ -297,10 +316,11 @@ Result<Exit> TuneCommand::run(Output& output) {
   MOETUNE_ASSIGN_OR_RETURN(const TrafficFlags::Values traffic, traffic_.read(/*many=*/false));
   MOETUNE_ASSIGN_OR_RETURN(const DeviceFlags::Values device, device_.read());
   MOETUNE_ASSIGN_OR_RETURN(const LayerFlags::Layer layer, layer_.read());
+  MOETUNE_ASSIGN_OR_RETURN(const Where where, parse_isolation(isolation_));
   if (!out_.empty()) MOETUNE_RETURN_IF_ERROR(check_can_write(out_));
   const Interrupts interrupts;
   MOETUNE_ASSIGN_OR_RETURN(Job job,
-                           open_job(layer, device, traffic.seed, Purpose::kMeasure, output));
+                           open_job(layer, device, traffic.seed, Purpose::kMeasure, output, where));
   MOETUNE_ASSIGN_OR_RETURN(const std::string path, prepare_output(out_, job.device()));
   MOETUNE_RETURN_IF_ERROR(journal_.open(traffic.workloads.front(), job.device(), output));
 

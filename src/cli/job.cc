@@ -5,8 +5,8 @@
 #include <algorithm>
 
 #include "base/status_macros.h"
-#include "cli/limited_backend.h"
 #include "cli/values.h"
+#include "engine/limited_backend.h"
 
 namespace moetune::cli {
 namespace {
@@ -37,6 +37,20 @@ Error with_other_formats(const LayerFlags::Layer& layer, Error error) {
   return error;
 }
 
+Result<Isolation> isolate(Backend& backend, const FusedMoeSpec& spec,
+                          const DeviceFlags::Values& flags, Where where, Output& output) {
+  if (where == Where::kHere) return Isolation{};
+  Result<Isolation> started =
+      start_isolation(backend, {.name = flags.device,
+                                .memory_bytes = flags.memory_bytes.value_or(0),
+                                .weight_bytes = flags.memory_bytes ? weight_bytes(spec) : 0});
+  if (started.ok() || where == Where::kHelper) return started;
+  output.note(
+      fmt::format("warning: {}; candidates run in this process, and one that crashes takes it down",
+                  started.error().message));
+  return Isolation{};
+}
+
 }  // namespace
 
 uint64_t weight_bytes(const FusedMoeSpec& spec) {
@@ -50,7 +64,7 @@ size_t ceiling_bytes(const FusedMoeSpec& spec) {
 }
 
 Result<Job> open_job(const LayerFlags::Layer& layer, const DeviceFlags::Values& device,
-                     uint64_t seed, Purpose purpose, Output& output) {
+                     uint64_t seed, Purpose purpose, Output& output, Where where) {
   for (const std::string& note : layer.model.notes)
     output.note(fmt::format("{}: {}", layer.model.name, note));
   Job job;
@@ -63,7 +77,9 @@ Result<Job> open_job(const LayerFlags::Layer& layer, const DeviceFlags::Values& 
   if (device.memory_bytes)
     job.backend =
         limit_memory(std::move(job.backend), *device.memory_bytes, weight_bytes(layer.spec));
-  Result<std::unique_ptr<MoeSession>> session = MoeSession::create(*job.backend, layer.spec, seed);
+  MOETUNE_ASSIGN_OR_RETURN(job.isolation, isolate(*job.backend, layer.spec, device, where, output));
+  Result<std::unique_ptr<MoeSession>> session =
+      MoeSession::create(*job.backend, layer.spec, seed, job.isolation);
   if (!session.ok()) return with_other_formats(layer, std::move(session).error());
   job.session = std::move(session).value();
   job.tuner = std::make_unique<AutoTuner>(job.backend->device().properties());

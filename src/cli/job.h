@@ -7,6 +7,7 @@
 #include "cli/flags.h"
 #include "cli/output.h"
 #include "engine/backend.h"
+#include "engine/isolation.h"
 #include "engine/moe_session.h"
 #include "moetune/autotuner.h"
 
@@ -15,6 +16,7 @@ namespace moetune::cli {
 struct Job {
   ModelSpec model;
   std::unique_ptr<Backend> backend;
+  Isolation isolation;                  ///< Of the session's candidates.
   std::unique_ptr<MoeSession> session;  ///< Refers to `backend`.
   std::unique_ptr<AutoTuner> tuner;
 
@@ -33,9 +35,16 @@ enum class Purpose : uint8_t {
   kLookUp,   ///< Nothing is run.
 };
 
+/// Where candidates run.
+enum class Where : uint8_t {
+  kHere,          ///< In this process.
+  kHelper,        ///< In a helper process; an error where there is none.
+  kHelperOrHere,  ///< In a helper process where there is one, else here, with a note.
+};
+
 /// What was assumed about the model goes to `output`.
 Result<Job> open_job(const LayerFlags::Layer& layer, const DeviceFlags::Values& device,
-                     uint64_t seed, Purpose purpose, Output& output);
+                     uint64_t seed, Purpose purpose, Output& output, Where where = Where::kHere);
 
 /// Loads a tuned configuration into the job's tuner and checks it against today's runners; what
 /// does not fit goes to `output`, a reason each. `path` empty: get_config_path(), and none there is

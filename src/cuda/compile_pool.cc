@@ -1,30 +1,22 @@
 #include "cuda/compile_pool.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <signal.h>
-#include <spawn.h>
-#include <sys/socket.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
-#include <cstring>
+#include <cstdlib>
 #include <filesystem>
 #include <system_error>
+#include <utility>
 
+#include "base/child_process.h"
 #include "base/status_macros.h"
 #include "cuda/compile_worker.h"
-
-extern char** environ;
 
 namespace moetune::cuda {
 namespace {
 
 namespace fs = std::filesystem;
-
-constexpr int kSocketInWorker = 3;  // The first descriptor after the standard three.
 
 Result<std::string> make_scratch_folder() {
   std::error_code error;
@@ -38,48 +30,6 @@ Result<std::string> make_scratch_folder() {
   return pattern;
 }
 
-// posix_spawn's settings for one worker: its socket, no other descriptor of ours, no signal meant
-// for our terminal.
-class SpawnSettings {
- public:
-  explicit SpawnSettings(int socket) {
-    posix_spawn_file_actions_init(&actions_);
-    posix_spawn_file_actions_addopen(&actions_, 0, "/dev/null", O_RDWR, 0);
-    posix_spawn_file_actions_adddup2(&actions_, 0, 1);
-    posix_spawn_file_actions_adddup2(&actions_, 0, 2);
-    posix_spawn_file_actions_adddup2(&actions_, socket, kSocketInWorker);
-    posix_spawn_file_actions_addclosefrom_np(&actions_, kSocketInWorker + 1);
-    posix_spawnattr_init(&attributes_);
-    sigset_t none;
-    sigemptyset(&none);
-    posix_spawnattr_setsigmask(&attributes_, &none);
-    posix_spawnattr_setflags(&attributes_, POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGMASK);
-  }
-  ~SpawnSettings() {
-    posix_spawn_file_actions_destroy(&actions_);
-    posix_spawnattr_destroy(&attributes_);
-  }
-  SpawnSettings(const SpawnSettings&) = delete;
-  SpawnSettings& operator=(const SpawnSettings&) = delete;
-
-  int spawn(pid_t& pid, const std::vector<std::string>& command) const {
-    std::vector<char*> arguments;
-    for (const std::string& word : command) arguments.push_back(const_cast<char*>(word.c_str()));
-    arguments.push_back(nullptr);
-    return ::posix_spawn(&pid, arguments[0], &actions_, &attributes_, arguments.data(), environ);
-  }
-
- private:
-  posix_spawn_file_actions_t actions_;
-  posix_spawnattr_t attributes_;
-};
-
-std::string describe_exit(int status) {
-  if (WIFSIGNALED(status))
-    return fmt::format("died of signal {} ({})", WTERMSIG(status), strsignal(WTERMSIG(status)));
-  return fmt::format("ended with status {}", WEXITSTATUS(status));
-}
-
 }  // namespace
 
 // One helper process and our end of its socket.
@@ -87,65 +37,42 @@ class CompilerPool::Process {
  public:
   static Result<std::unique_ptr<Process>> start(std::vector<std::string> command,
                                                 const std::string& library) {
-    int ends[2];
-    if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) {
-      return Error{ErrorCode::kIo,
-                   fmt::format("cannot make a socket: {}", std::generic_category().message(errno))};
+    MOETUNE_ASSIGN_OR_RETURN(auto ends, make_socket_pair());
+    MOETUNE_ASSIGN_OR_RETURN(std::string scratch, make_scratch_folder());
+    command.insert(command.end(), {library, scratch});
+    auto child = ChildProcess::start(command, ends.second.get());
+    if (!child.ok()) {
+      remove(scratch);
+      child.error().hint = "install moetune-jit beside the program that uses moetune";
+      return std::move(child).error();
     }
-    auto process = std::unique_ptr<Process>(new Process(ends[0]));
-    auto scratch = make_scratch_folder();
-    if (!scratch.ok()) {
-      ::close(ends[1]);
-      return std::move(scratch).error();
-    }
-    process->scratch_ = *scratch;
-    command.insert(command.end(), {library, *scratch});
-    const int error = SpawnSettings(ends[1]).spawn(process->pid_, command);
-    ::close(ends[1]);
-    if (error != 0) {
-      process->pid_ = -1;
-      return Error{
-          ErrorCode::kNotFound,
-          fmt::format("cannot start {}: {}", command[0], std::generic_category().message(error)),
-          "install moetune-jit beside the program that uses moetune"};
-    }
-    return process;
+    return std::unique_ptr<Process>(
+        new Process(std::move(child).value(), std::move(ends.first), std::move(scratch)));
   }
 
   ~Process() {
-    if (pid_ > 0) end();
-    ::close(socket_);
-    std::error_code ignored;
-    if (!scratch_.empty()) fs::remove_all(scratch_, ignored);
+    child_.end();
+    remove(scratch_);
   }
   Process(const Process&) = delete;
   Process& operator=(const Process&) = delete;
 
-  int socket() const { return socket_; }
-
-  // Kills the process if it still runs, and says how it ended.
-  std::string end() {
-    ::kill(pid_, SIGKILL);
-    int status = 0;
-    while (::waitpid(pid_, &status, 0) < 0 && errno == EINTR) {
-    }
-    pid_ = -1;
-    return describe_exit(status);
-  }
+  int socket() const { return socket_.get(); }
 
   // How a process that closed its socket ended: it is on its way out, by itself.
-  std::string wait() {
-    int status = 0;
-    while (::waitpid(pid_, &status, 0) < 0 && errno == EINTR) {
-    }
-    pid_ = -1;
-    return describe_exit(status);
-  }
+  std::string wait() { return child_.end(std::chrono::seconds(10)).text; }
 
  private:
-  explicit Process(int socket) : socket_(socket) {}
-  int socket_;
-  pid_t pid_ = -1;
+  Process(ChildProcess child, Descriptor socket, std::string scratch)
+      : child_(std::move(child)), socket_(std::move(socket)), scratch_(std::move(scratch)) {}
+
+  static void remove(const std::string& scratch) {
+    std::error_code ignored;
+    fs::remove_all(scratch, ignored);
+  }
+
+  ChildProcess child_;
+  Descriptor socket_;
   std::string scratch_;
 };
 
@@ -171,17 +98,7 @@ class CompilerPool::Turn {
   CompilerPool& pool_;
 };
 
-std::vector<std::string> find_compile_worker() {
-  std::error_code error;
-  const fs::path program = fs::read_symlink("/proc/self/exe", error);
-  if (error) return {};
-  const fs::path folder = program.parent_path();
-  for (const fs::path& place : {folder, folder.parent_path() / "libexec" / "moetune"}) {
-    const fs::path worker = place / kCompileWorkerName;
-    if (::access(worker.c_str(), X_OK) == 0) return {worker.string()};
-  }
-  return {};
-}
+std::vector<std::string> find_compile_worker() { return find_helper_program(kCompileWorkerName); }
 
 CompilerPool::CompilerPool(std::vector<std::string> command, std::string library, int jobs)
     : command_(std::move(command)), library_(std::move(library)), free_turns_(std::max(1, jobs)) {}

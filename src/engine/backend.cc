@@ -67,6 +67,8 @@ class CpuBackend final : public Backend {
 
   DevicePeak peak() const override { return {}; }
 
+  std::vector<int> processors() const override { return machine_->threads->cpus(); }
+
  private:
   std::shared_ptr<cpu::Machine> machine_;
   std::unique_ptr<Device> device_;

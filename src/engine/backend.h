@@ -38,6 +38,8 @@ class Backend {
   virtual Result<Ceilings> measure_ceilings(size_t read_bytes) = 0;
   /// Beyond which a measurement is a mistake.
   virtual DevicePeak peak() const = 0;
+  /// Numbers of the processors that the device's threads run on. Empty: it has none of its own.
+  virtual std::vector<int> processors() const { return {}; }
 };
 
 struct BackendOptions {

@@ -4,7 +4,6 @@
 #include <thread>
 
 #include "base/status_macros.h"
-#include "ops/moe/moe_workbench.h"
 #include "ops/moe/weights.h"
 
 namespace moetune {
@@ -31,8 +30,17 @@ FusedMoeSpec exact_probe(const FusedMoeSpec& spec) {
   return probe;
 }
 
+MoeWorkbenchOptions bench_options(Backend& backend, uint64_t seed) {
+  constexpr unsigned kMostThreads = 16;
+  MoeWorkbenchOptions options{.seed = seed,
+                              .last_level_cache_bytes = backend.device().last_level_cache_bytes()};
+  options.threads =
+      static_cast<int>(std::clamp(std::thread::hardware_concurrency(), 1u, kMostThreads));
+  return options;
+}
+
 Result<std::unique_ptr<MoeSession>> MoeSession::create(Backend& backend, const FusedMoeSpec& spec,
-                                                       uint64_t seed) {
+                                                       uint64_t seed, const Isolation& isolation) {
   MOETUNE_RETURN_IF_ERROR(validate(spec));
   std::unique_ptr<MoeSession> session(new MoeSession(backend, spec));
   const FusedMoeSpec probe = exact_probe(spec);
@@ -40,18 +48,17 @@ Result<std::unique_ptr<MoeSession>> MoeSession::create(Backend& backend, const F
   MOETUNE_ASSIGN_OR_RETURN(session->exact_runners_, backend.make_runners(probe));
   session->runner_pointers_ = pointers_to(session->runners_);
 
-  constexpr unsigned kMostThreads = 16;
-  MoeWorkbenchOptions options{.seed = seed,
-                              .last_level_cache_bytes = backend.device().last_level_cache_bytes()};
-  options.threads =
-      static_cast<int>(std::clamp(std::thread::hardware_concurrency(), 1u, kMostThreads));
+  MoeWorkbenchOptions options = bench_options(backend, seed);
   MOETUNE_ASSIGN_OR_RETURN(session->bench_, make_moe_workbench(spec, options));
   options.kind = DataKind::kExact;
   MOETUNE_ASSIGN_OR_RETURN(session->exact_bench_, make_moe_workbench(probe, options));
-  session->executor_ =
-      make_in_process_executor(backend.device(), *session->bench_, session->runner_pointers_);
-  session->exact_executor_ = make_in_process_executor(backend.device(), *session->exact_bench_,
-                                                      pointers_to(session->exact_runners_));
+  MOETUNE_ASSIGN_OR_RETURN(session->executor_,
+                           make_executor(isolation, backend, *session->bench_,
+                                         session->runner_pointers_, /*is_exact=*/false, seed));
+  MOETUNE_ASSIGN_OR_RETURN(
+      session->exact_executor_,
+      make_executor(isolation, backend, *session->exact_bench_,
+                    pointers_to(session->exact_runners_), /*is_exact=*/true, seed));
   return session;
 }
 

@@ -7,19 +7,22 @@
 #include <vector>
 
 #include "engine/backend.h"
+#include "engine/isolation.h"
 #include "moetune/autotuner.h"
 #include "moetune/measuring.h"
 #include "moetune/moe_spec.h"
 #include "moetune/result.h"
+#include "ops/moe/moe_workbench.h"
 
 namespace moetune {
 
 /// One layer on a backend, which must outlive it. Not thread-safe.
 class MoeSession {
  public:
-  /// kUnsupported where the backend has no runner for the specification.
+  /// kUnsupported where the backend has no runner for the specification. With `isolation` the
+  /// executors run candidates in its helper, and its errors are added.
   static Result<std::unique_ptr<MoeSession>> create(Backend& backend, const FusedMoeSpec& spec,
-                                                    uint64_t seed);
+                                                    uint64_t seed, const Isolation& isolation = {});
 
   const FusedMoeSpec& spec() const { return spec_; }
   Backend& backend() { return backend_; }
@@ -55,5 +58,8 @@ class MoeSession {
 /// The specification that a layer's exact check runs: the same sizes, formats and kernels with few
 /// experts, given routing and a linear activation.
 FusedMoeSpec exact_probe(const FusedMoeSpec& spec);
+
+/// How benches of a layer on that backend are made, in this process and in a helper.
+MoeWorkbenchOptions bench_options(Backend& backend, uint64_t seed);
 
 }  // namespace moetune

@@ -2,6 +2,7 @@
 // descriptor 3.
 #include <cstdio>
 
+#include "base/child_process.h"
 #include "cuda/compile_worker.h"
 
 int main(int argc, char** argv) {
@@ -11,5 +12,5 @@ int main(int argc, char** argv) {
         stderr);
     return 2;
   }
-  return moetune::cuda::serve_compile_jobs(3, argv[1], argv[2]);
+  return moetune::cuda::serve_compile_jobs(moetune::kHelperSocket, argv[1], argv[2]);
 }

@@ -1,13 +1,12 @@
-#include "cli/limited_backend.h"
+#include "engine/limited_backend.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 
 #include "base/status_macros.h"
-#include "cli/values.h"
 
-namespace moetune::cli {
+namespace moetune {
 namespace {
 
 /// Gives its bytes back to the budget when it goes.
@@ -33,10 +32,11 @@ class LimitedDevice final : public Device {
 
   Result<std::unique_ptr<DeviceBuffer>> allocate(size_t bytes) override {
     if (bytes > left()) {
+      constexpr double kMebibyte = 1 << 20;
       return Error{ErrorCode::kOutOfMemory,
-                   fmt::format("{} more would exceed the limit of {} (--memory)",
-                               bytes_text(static_cast<double>(bytes)),
-                               bytes_text(static_cast<double>(limit_))),
+                   fmt::format("{:.1f} MiB more would exceed the limit of {:.1f} MiB (--memory)",
+                               static_cast<double>(bytes) / kMebibyte,
+                               static_cast<double>(limit_) / kMebibyte),
                    "raise --memory, or measure fewer tokens"};
     }
     MOETUNE_ASSIGN_OR_RETURN(std::unique_ptr<DeviceBuffer> buffer, device_.allocate(bytes));
@@ -85,6 +85,7 @@ class LimitedBackend final : public Backend {
     return backend_->measure_ceilings(std::min<size_t>(read_bytes, device_.free_memory_bytes()));
   }
   DevicePeak peak() const override { return backend_->peak(); }
+  std::vector<int> processors() const override { return backend_->processors(); }
 
  private:
   std::unique_ptr<Backend> backend_;
@@ -98,4 +99,4 @@ std::unique_ptr<Backend> limit_memory(std::unique_ptr<Backend> backend, uint64_t
   return std::make_unique<LimitedBackend>(std::move(backend), limit_bytes, weights_bytes);
 }
 
-}  // namespace moetune::cli
+}  // namespace moetune

@@ -6,7 +6,7 @@
 
 #include "engine/backend.h"
 
-namespace moetune::cli {
+namespace moetune {
 
 /// Inputs, outputs and workspaces together get no more than `limit_bytes` less `weights_bytes`:
 /// what exceeds that is out of memory, as it would be on a smaller device. Weights belong to their
@@ -14,4 +14,4 @@ namespace moetune::cli {
 std::unique_ptr<Backend> limit_memory(std::unique_ptr<Backend> backend, uint64_t limit_bytes,
                                       uint64_t weights_bytes);
 
-}  // namespace moetune::cli
+}  // namespace moetune

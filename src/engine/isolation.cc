@@ -1,0 +1,46 @@
+#include "engine/isolation.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace moetune {
+
+Result<Isolation> start_isolation(Backend& backend, const DeviceRequest& request,
+                                  WorkerOptions options) {
+  Isolation isolation;
+  // A device that was found by itself is named, so that the helper opens that one.
+  const bool is_cpu = backend.device().properties().kind == "cpu";
+  const bool is_found = request.name == "auto";
+  isolation.device["device"] = !is_found ? request.name : is_cpu ? "cpu" : "cuda:0";
+  std::vector<int> processors = backend.processors();
+  std::erase_if(processors, [](int number) { return number < 0; });
+  if (!processors.empty()) {
+    isolation.device["threads"] = fmt::format("{}", backend.processors().size());
+    isolation.device["processors"] = fmt::format("{}", fmt::join(processors, ","));
+  }
+  if (request.memory_bytes > 0) {
+    isolation.device["memory_bytes"] = fmt::format("{}", request.memory_bytes);
+    isolation.device["weight_bytes"] = fmt::format("{}", request.weight_bytes);
+  }
+  auto host = WorkerHost::start(std::move(options));
+  if (!host.ok()) return std::move(host).error();
+  isolation.host = std::move(host).value();
+  return isolation;
+}
+
+Result<std::unique_ptr<Executor>> make_executor(const Isolation& isolation, Backend& backend,
+                                                Workbench& bench,
+                                                std::vector<TunableRunner*> runners, bool is_exact,
+                                                uint64_t seed) {
+  if (!isolation) return make_in_process_executor(backend.device(), bench, std::move(runners));
+  WorkerPlace place{.problem = bench.problem(),
+                    .options = isolation.device,
+                    .device_key = backend.device().properties().key(),
+                    .bench = &bench};
+  place.options["data"] = is_exact ? "exact" : "realistic";
+  place.options["seed"] = fmt::format("{}", seed);
+  return make_worker_executor(isolation.host, std::move(place));
+}
+
+}  // namespace moetune

@@ -1,0 +1,62 @@
+// What the system says of processes, for tests that nothing is left behind.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <vector>
+
+namespace moetune::testing {
+
+struct ProcessInfo {
+  pid_t pid = 0;
+  pid_t parent = 0;
+  pid_t group = 0;
+  char state = '?';  ///< 'Z': ended, and nobody has asked how.
+};
+
+/// All processes that can be seen. Any of them may be gone by the time it is looked at.
+inline std::vector<ProcessInfo> all_processes() {
+  std::vector<ProcessInfo> found;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
+    std::ifstream file(entry.path() / "stat");
+    std::string text;
+    if (!std::getline(file, text)) continue;
+    ProcessInfo info;
+    // The name, in parentheses, may hold anything.
+    const size_t end = text.rfind(')');
+    if (end == std::string::npos) continue;
+    info.pid = static_cast<pid_t>(std::stol(text));
+    if (std::sscanf(text.c_str() + end + 1, " %c %d %d", &info.state, &info.parent, &info.group) ==
+        3)
+      found.push_back(info);
+  }
+  return found;
+}
+
+/// Those of a group that still run.
+inline int running_in_group(pid_t group) {
+  int count = 0;
+  for (const ProcessInfo& info : all_processes()) count += info.group == group && info.state != 'Z';
+  return count;
+}
+
+/// Children of `parent`, ended ones included.
+inline int children_of(pid_t parent) {
+  int count = 0;
+  for (const ProcessInfo& info : all_processes()) count += info.parent == parent;
+  return count;
+}
+
+/// Descriptors that this process has open.
+inline int open_files() {
+  int count = 0;
+  for ([[maybe_unused]] const auto& entry : std::filesystem::directory_iterator("/proc/self/fd"))
+    ++count;
+  return count;
+}
+
+}  // namespace moetune::testing
