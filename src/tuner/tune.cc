@@ -18,6 +18,9 @@ constexpr double kIntervalShare = 0.1;
 // Another pass over what is not resolved is begun with this share of the budget at the least.
 constexpr double kWorthAPass = 0.03;
 constexpr int kMostPasses = 8;
+// A pass that measured nothing and took less than this share of the budget had nothing to do; one
+// that took longer waited for compilers.
+constexpr double kIdlePass = 0.005;
 // How far tuning has come, for the ETA, when races are done.
 constexpr double kRacesDone = 0.5;
 
@@ -98,7 +101,9 @@ Status race_and_decide(TuneState& state, BucketSearch& search) {
     race_on(state, search, now + (1 - state.request.policy.confirm_share) * (end - now));
     check_exactly(state, end);
     MOETUNE_RETURN_IF_ERROR(confirm_buckets(state, end));
-    if (meter.report().measurements == before) break;
+    const bool is_idle = meter.report().measurements == before &&
+                         meter.elapsed_s() - now < kIdlePass * budget;
+    if (is_idle) break;
   }
   return {};
 }
