@@ -45,7 +45,7 @@ struct Matrix {
 double staging_pays_from(WeightFormat format, const FormatKernels& kernels) {
   switch (kernels.arithmetic) {
     case Arithmetic::kBf16Pairs: return 32;
-    case Arithmetic::kInt16Pairs: return 12;
+    case Arithmetic::kInt16Pairs: return 24;
     case Arithmetic::kF32: break;
   }
   return format == WeightFormat::kNvfp4 ? 5 : 24;
@@ -58,6 +58,10 @@ int direct_tile(WeightFormat format, const KernelTable& kernels) {
   if (format == WeightFormat::kBf16 && kernels.max_tile <= 6) return 2;
   return kernels.max_tile;
 }
+
+// What a core reads while one line is on its way from memory. Few tokens use up fp4 as fast as
+// memory delivers it; bf16 waits anyway, and 1 KiB was never worse there.
+int prefetch_bytes(WeightFormat format) { return format == WeightFormat::kNvfp4 ? 4096 : 1024; }
 
 // Enough tasks that the last one to end keeps nobody waiting for long, and no more: neighbouring
 // panels are one address stream, and a task packs its activations once.
@@ -79,6 +83,7 @@ StageTactic default_stage(const Matrix& matrix, const Load& load, const KernelTa
   if (own.stage == nullptr || load.rows < staging_pays_from(matrix.format, own)) {
     stage.feed = Feed::kDirect;
     stage.token_tile = direct_tile(matrix.format, kernels);
+    stage.prefetch_bytes = prefetch_bytes(matrix.format);
     stage.panels_per_task = task_panels(matrix, load, threads, 8);
     return stage;
   }
