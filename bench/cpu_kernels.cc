@@ -200,11 +200,12 @@ struct Dimension {
 };
 
 std::vector<Dimension> dimensions(const KernelTable& kernels, WeightFormat format) {
+  const FormatKernels& own = format_kernels(kernels, format);
   std::vector<int> tiles;
   for (const int tile : {1, 2, 3, 4, 5, 6, 8, 10, 12})
     if (tile <= kernels.max_tile) tiles.push_back(tile);
   std::vector<int> feeds = {0};
-  if (format == WeightFormat::kNvfp4 || kernels.stages_bf16 != 0) feeds.push_back(1);
+  if (own.stage != nullptr) feeds.push_back(1);
   return {
       {"feed", feeds, [](StageTactic& t, int v) { t.feed = static_cast<Feed>(v); },
        [](const StageTactic& t) { return static_cast<int>(t.feed); }},
@@ -297,7 +298,7 @@ int run(const Options& options) {
   const PanelWeights weights = random_weights(spec, pool);
   const size_t cold = std::max<size_t>(3 * topology.l3_bytes, size_t{64} << 20);
   const Ceilings ceilings{read_bandwidth(cold, cold, table, pool).value(),
-                          multiply_rate(table, pool)};
+                          multiply_rate(format_kernels(table, spec.weights), pool)};
   fmt::print("{}, {} threads, {}; {} {} {}; read {:.2f} GB/s, multiply {:.1f} GFLOP/s\n",
              topology.name, pool.size(), table.name, options.model, options.weights,
              options.workload, ceilings.bytes_per_s * 1e-9, ceilings.operations_per_s * 1e-9);

@@ -290,8 +290,8 @@ Result<Exit> BenchCommand::run(Output& output) {
   const PlanHandle plan = job.tuner->handle(job.session->problem());
 
   BenchRecord record;
-  MOETUNE_ASSIGN_OR_RETURN(record.ceilings,
-                           job.backend->measure_ceilings(ceiling_bytes(layer.spec)));
+  MOETUNE_ASSIGN_OR_RETURN(record.ceilings, job.backend->measure_ceilings(ceiling_bytes(layer.spec),
+                                                                          layer.spec.weights));
   Measurement measurement(job, plan, traffic.seed, budget_s, interrupts.token());
   MOETUNE_ASSIGN_OR_RETURN(record.rows, measurement.run(traffic.tokens, traffic.workloads));
   MOETUNE_ASSIGN_OR_RETURN(record.cliffs, measurement.confirm(find_cliffs(record.rows)));

@@ -108,7 +108,8 @@ class DevicesCommand final : public Command {
     if (!ceilings_) return {};
     Progress progress;
     progress.show({"measuring the ceilings of " + device, -1, -1});
-    MOETUNE_ASSIGN_OR_RETURN(const Ceilings measured, backend.measure_ceilings(kReadBytes));
+    MOETUNE_ASSIGN_OR_RETURN(const Ceilings measured,
+                             backend.measure_ceilings(kReadBytes, WeightFormat::kBf16));
     ceilings[device] = cli::describe(measured);
     output.text("        ceilings: " + ceilings_text(measured) + '\n');
     return {};

@@ -308,7 +308,8 @@ Result<bool> TuneCommand::save(const TuneReport& report, const DeviceProperties&
 Result<Ceilings> TuneCommand::ceilings(Job& job) {
   Progress progress;
   progress.show({"measuring the machine's ceilings", -1, -1});
-  return job.backend->measure_ceilings(ceiling_bytes(job.session->spec()));
+  const FusedMoeSpec& spec = job.session->spec();
+  return job.backend->measure_ceilings(ceiling_bytes(spec), spec.weights);
 }
 
 Result<Exit> TuneCommand::run(Output& output) {

@@ -48,7 +48,7 @@ Result<double> read_bandwidth(size_t bytes, size_t cold_bytes, const KernelTable
   return best;
 }
 
-double multiply_rate(const KernelTable& kernels, ThreadPool& pool, double seconds) {
+double multiply_rate(const FormatKernels& kernels, ThreadPool& pool, double seconds) {
   constexpr int64_t kIterations = 200'000;
   double best = 0;
   const Clock::time_point start = Clock::now();

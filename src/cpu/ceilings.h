@@ -16,9 +16,8 @@ namespace moetune::cpu {
 Result<double> read_bandwidth(size_t bytes, size_t cold_bytes, const KernelTable& kernels,
                               ThreadPool& pool, double seconds = 0.3);
 
-/// Floating-point operations per second of the best multiply-accumulate loop of the instruction
-/// set, on registers: f32 FMA, or bf16 dot products where the kernels use those. All threads
-/// together, best of several rounds within `seconds`.
-double multiply_rate(const KernelTable& kernels, ThreadPool& pool, double seconds = 0.3);
+/// Operations per second, two per product, of the multiply-accumulate that the kernels of a weight
+/// format are made of, on registers. All threads together, best of several rounds within `seconds`.
+double multiply_rate(const FormatKernels& kernels, ThreadPool& pool, double seconds = 0.3);
 
 }  // namespace moetune::cpu

@@ -65,9 +65,10 @@ struct Workspace {
 
 StageScratch carve_scratch(Carver& carver, const FusedMoeSpec& spec, const LayerTactic& tactic,
                            const KernelTable& kernels) {
+  const FormatKernels& format = format_kernels(kernels, spec.weights);
   const ScratchSizes sizes =
-      max_sizes(scratch_sizes(tactic.gemm1, ceil_div(spec.hidden, kBlock), kernels),
-                scratch_sizes(tactic.gemm2, ceil_div(spec.intermediate, kBlock), kernels));
+      max_sizes(scratch_sizes(tactic.gemm1, ceil_div(spec.hidden, kBlock), format),
+                scratch_sizes(tactic.gemm2, ceil_div(spec.intermediate, kBlock), format));
   StageScratch scratch;
   scratch.x = carver.take<uint32_t>(sizes.x_items);
   scratch.c = carver.take<float>(sizes.c_values);

@@ -129,7 +129,7 @@ class PackedRunner final : public TunableRunner {
   }
 
   std::string name() const override { return "cpu.packed"; }
-  int version() const override { return 2; }
+  int version() const override { return 3; }
   const std::vector<Scheme>& schemes() const override { return schemes_; }
   std::string layout(const Candidate&) const override { return kLayout; }
 
@@ -278,13 +278,13 @@ Result<std::unique_ptr<TunableRunner>> make_packed_runner(const FusedMoeSpec& sp
 }
 
 Space stage_space(const KernelTable& table, WeightFormat format) {
+  const FormatKernels& kernels = format_kernels(table, format);
   std::vector<ParameterValue> tiles;
   for (const int64_t tile : {1, 2, 3, 4, 5, 6, 8, 10, 12}) {
     if (tile <= table.max_tile) tiles.emplace_back(tile);
   }
   std::vector<ParameterValue> feeds = {std::string("direct")};
-  if (format == WeightFormat::kNvfp4 || table.stages_bf16 != 0)
-    feeds.emplace_back(std::string("staged"));
+  if (kernels.stage != nullptr) feeds.emplace_back(std::string("staged"));
   const auto numbers = [](std::initializer_list<int64_t> values) {
     return std::vector<ParameterValue>(values.begin(), values.end());
   };

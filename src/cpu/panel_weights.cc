@@ -104,36 +104,32 @@ void unpack_bf16(const uint8_t* in, int64_t k, const PanelRows<uint8_t>& rows) {
 
 // Where things of one row lie within a panel's stream.
 struct Nvfp4Row {
-  int half;
-  int code_lane;  // Byte of its even codes within the half's 64; its odd codes are 8 further.
-
-  explicit Nvfp4Row(int row)
-      : half(row / kHalfRows), code_lane(row % kHalfRows / 4 * 16 + row % 4 * 2) {}
+  int row;
 
   static int64_t group_offset(int64_t block) {
     return block / kScaleGroup * (kScaleGroupBytes + kScaleGroup * kNvfp4BlockBytes);
   }
-  int64_t scale(int row, int64_t block) const {
-    return group_offset(block) + half * (kScaleGroupBytes / 2) + block % kScaleGroup * kHalfRows +
-           row % kHalfRows;
+  int64_t scale(int64_t block) const {
+    return group_offset(block) + row / kHalfRows * (kScaleGroupBytes / 2) +
+           block % kScaleGroup * kHalfRows + row % kHalfRows;
   }
-  int64_t even_codes(int64_t chunk) const {
+  // The word of eight codes.
+  int64_t codes(int64_t chunk) const {
     const int64_t block = chunk / 2;
     return group_offset(block) + kScaleGroupBytes + block % kScaleGroup * kNvfp4BlockBytes +
-           chunk % 2 * (kNvfp4BlockBytes / 2) + half * 64 + code_lane;
+           chunk % 2 * (kNvfp4BlockBytes / 2) + row * 4;
   }
 };
-constexpr int kOddCodes = 8;
 
 // Nibbles 0, 2, 4, 6 of a word side by side.
-uint16_t every_other_nibble(uint32_t word) {
+uint32_t every_other_nibble(uint32_t word) {
   const uint32_t even = word & 0x0F0F0F0Fu;
   const uint32_t bytes = even | even >> 4;
-  return static_cast<uint16_t>((bytes & 0xFFu) | (bytes >> 8 & 0xFF00u));
+  return (bytes & 0xFFu) | (bytes >> 8 & 0xFF00u);
 }
 
-// The inverse.
-uint32_t spread_nibbles(uint16_t packed) {
+// The inverse, of 16 bits.
+uint32_t spread_nibbles(uint32_t packed) {
   const uint32_t bytes = (packed & 0xFFu) | (packed & 0xFF00u) << 8;
   return (bytes & 0x000F000Fu) | (bytes & 0x00F000F0u) << 4;
 }
@@ -158,21 +154,19 @@ Status pack_nvfp4(const PanelRows<const uint8_t>& rows, int64_t k, uint8_t* out)
   const int64_t blocks = ceil_div(k, kBlock);
   for (int row = 0; row < kPanelRows; ++row) {
     if (rows.values[row] == nullptr) continue;
-    const Nvfp4Row at(row);
+    const Nvfp4Row at{row};
     for (int64_t block = 0; block < blocks; ++block) {
       const uint8_t scale = rows.scales[row][block];
       if (!is_valid_scale(scale))
         return Error{ErrorCode::kInvalidArgument,
                      fmt::format("nvfp4 block scale 0x{:02x} is negative or not a number", scale),
                      "The weights are damaged, or their scales are not e4m3 in linear order."};
-      out[at.scale(row, block)] = scale;
+      out[at.scale(block)] = scale;
     }
     for (int64_t chunk = 0; chunk < 2 * blocks; ++chunk) {
       const uint32_t word = load_codes(rows.values[row], chunk, k);
-      const uint16_t even = every_other_nibble(word);
-      const uint16_t odd = every_other_nibble(word >> 4);
-      std::memcpy(out + at.even_codes(chunk), &even, sizeof(even));
-      std::memcpy(out + at.even_codes(chunk) + kOddCodes, &odd, sizeof(odd));
+      const uint32_t packed = every_other_nibble(word) | every_other_nibble(word >> 4) << 16;
+      std::memcpy(out + at.codes(chunk), &packed, sizeof(packed));
     }
   }
   return {};
@@ -182,15 +176,13 @@ void unpack_nvfp4(const uint8_t* in, int64_t k, const PanelRows<uint8_t>& rows) 
   const int64_t blocks = ceil_div(k, kBlock);
   for (int row = 0; row < kPanelRows; ++row) {
     if (rows.values[row] == nullptr) continue;
-    const Nvfp4Row at(row);
-    for (int64_t block = 0; block < blocks; ++block)
-      rows.scales[row][block] = in[at.scale(row, block)];
+    const Nvfp4Row at{row};
+    for (int64_t block = 0; block < blocks; ++block) rows.scales[row][block] = in[at.scale(block)];
     for (int64_t chunk = 0; chunk < 2 * blocks; ++chunk) {
-      uint16_t even = 0;
-      uint16_t odd = 0;
-      std::memcpy(&even, in + at.even_codes(chunk), sizeof(even));
-      std::memcpy(&odd, in + at.even_codes(chunk) + kOddCodes, sizeof(odd));
-      store_codes(rows.values[row], chunk, k, spread_nibbles(even) | spread_nibbles(odd) << 4);
+      uint32_t packed = 0;
+      std::memcpy(&packed, in + at.codes(chunk), sizeof(packed));
+      store_codes(rows.values[row], chunk, k,
+                  spread_nibbles(packed & 0xFFFFu) | spread_nibbles(packed >> 16) << 4);
     }
   }
 }

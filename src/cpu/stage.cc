@@ -34,6 +34,11 @@ const uint16_t* input_row(const Gemm1& gemm, int32_t row) {
 }
 const uint16_t* input_row(const Gemm2& gemm, int32_t row) { return gemm.h + row * gemm.h_stride; }
 
+template <typename Gemm>
+const FormatKernels& kernels_of(const Gemm& gemm) {
+  return format_kernels(gemm.kernels, gemm.weights.spec().weights);
+}
+
 Epilogue epilogue(Activation activation) {
   switch (activation) {
     case Activation::kSwiGlu: return Epilogue::kSwiGlu;
@@ -85,13 +90,14 @@ void pack_inputs(const Gemm& gemm, const Task& task, const Tiles& tiles, const P
                  uint32_t* x) {
   const int64_t first_k = piece.first * kBlock;
   const int64_t values = std::min(depth(gemm) - first_k, piece.blocks * kBlock);
-  const int64_t items = piece.blocks * kBlock / gemm.kernels.values_per_item;
+  const FormatKernels& kernels = kernels_of(gemm);
+  const int64_t items = piece.blocks * kernels.x_block_items;
   for (int64_t tile = 0; tile < tiles.count; ++tile) {
     const uint16_t* rows[kMaxTokenTile];
     const int first = tiles.first(tile);
     for (int i = 0; i < tiles.size(tile); ++i)
       rows[i] = input_row(gemm, task.first_row + first + i);
-    gemm.kernels.pack_x(rows, tiles.size(tile), first_k, values, x + first * items);
+    kernels.pack_x(rows, tiles.size(tile), first_k, values, x + first * items);
   }
 }
 
@@ -109,23 +115,21 @@ void multiply_tiles(void (*multiply)(const TileArgs*), TileArgs args, const Tile
 template <typename Gemm>
 void multiply_panel(const Gemm& gemm, const uint8_t* weights, const Tiles& tiles,
                     const Piece& piece, const StageScratch& scratch, float* c) {
-  const KernelTable& kernels = gemm.kernels;
-  const bool nvfp4 = gemm.weights.is_nvfp4();
-  const int64_t items = piece.blocks * kBlock / kernels.values_per_item;
+  const FormatKernels& kernels = kernels_of(gemm);
+  const int64_t items = piece.blocks * kernels.x_block_items;
   TileArgs args{};
   args.k_blocks = static_cast<int>(piece.blocks);
   args.accumulate = piece.first != 0;
   args.prefetch_bytes = gemm.tactic.prefetch_bytes;
   args.weights = weights + panel_offset(gemm.weights.spec().weights, piece.first);
   if (gemm.tactic.feed == Feed::kDirect) {
-    multiply_tiles(nvfp4 ? kernels.tile_nvfp4 : kernels.tile_bf16, args, tiles, scratch.x, c,
-                   items);
+    multiply_tiles(kernels.tile, args, tiles, scratch.x, c, items);
     return;
   }
   StageArgs stage{args.weights, scratch.staged, args.k_blocks, args.prefetch_bytes, 0};
   args.weights = reinterpret_cast<const uint8_t*>(scratch.staged);
-  for (; stage.group < kernels.stage_groups; ++stage.group) {
-    (nvfp4 ? kernels.stage_nvfp4 : kernels.stage_bf16)(&stage);
+  for (; stage.group < gemm.kernels.stage_groups; ++stage.group) {
+    kernels.stage(&stage);
     args.group = stage.group;
     multiply_tiles(kernels.tile_staged, args, tiles, scratch.x, c, items);
   }
@@ -165,15 +169,14 @@ void run_stage(const Gemm& gemm, TaskCounter& counter, const StageScratch& scrat
 }  // namespace
 
 ScratchSizes scratch_sizes(const StageTactic& tactic, int64_t k_blocks,
-                           const KernelTable& kernels) {
+                           const FormatKernels& kernels) {
   constexpr int64_t kPackOverrun = 4;
   const int64_t step = step_blocks(tactic, k_blocks);
-  const int64_t items = step * kBlock / kernels.values_per_item;
   ScratchSizes sizes;
-  sizes.x_items = kTokenBlock * items + kPackOverrun;
+  sizes.x_items = kTokenBlock * step * kernels.x_block_items + kPackOverrun;
   sizes.c_values =
       int64_t{kTokenBlock} * kPanelRows * (step == k_blocks ? 1 : tactic.panels_per_task);
-  sizes.staged_items = tactic.feed == Feed::kStaged ? items * kPanelRows / kernels.stage_groups : 0;
+  sizes.staged_items = tactic.feed == Feed::kStaged ? step * kernels.staged_block_items : 0;
   return sizes;
 }
 

@@ -25,7 +25,8 @@ struct ScratchSizes {
   int64_t staged_items = 0;
 };
 
-ScratchSizes scratch_sizes(const StageTactic& tactic, int64_t k_blocks, const KernelTable& kernels);
+ScratchSizes scratch_sizes(const StageTactic& tactic, int64_t k_blocks,
+                           const FormatKernels& kernels);
 ScratchSizes max_sizes(const ScratchSizes& a, const ScratchSizes& b);
 
 /// h[row] = activation(hidden[row_token[row]] · w13ᵀ)

@@ -40,20 +40,28 @@ struct Matrix {
 
 // From how many tokens of an expert on converting weights once is cheaper than converting them in
 // every tile. What converting costs differs: bf16 to f32 is two instructions that hide behind the
-// multiplications, fp4 to f32 takes as long as two tokens, fp4 to bf16 pairs is a table look-up.
-double staging_pays_from(WeightFormat format, const KernelTable& kernels) {
-  if (kernels.values_per_item == 2) return 32;
+// multiplications, fp4 to f32 takes as long as two tokens, fp4 to pairs of integers as long as one,
+// fp4 to bf16 pairs is a table look-up.
+double staging_pays_from(WeightFormat format, const FormatKernels& kernels) {
+  switch (kernels.arithmetic) {
+    case Arithmetic::kBf16Pairs: return 32;
+    case Arithmetic::kInt16Pairs: return 24;
+    case Arithmetic::kF32: break;
+  }
   return format == WeightFormat::kNvfp4 ? 5 : 24;
 }
 
-int direct_tile(const Matrix& matrix, double rows, const KernelTable& kernels) {
-  if (kernels.max_tile > 6) return kernels.max_tile;
-  // With 16 registers, decoded fp4 leaves room for few sums. Sums of two tokens are the most that a
-  // whole panel has registers for: wider bf16 tiles go through the stream in two halves, one after
-  // the other, and lose more by that than converting less brings.
-  if (matrix.format == WeightFormat::kNvfp4) return std::min(kernels.max_tile, rows < 3 ? 2 : 4);
-  return std::min(kernels.max_tile, 2);
+int direct_tile(WeightFormat format, const KernelTable& kernels) {
+  // With 16 registers, sums of two tokens are the most that a whole panel has registers for: wider
+  // bf16 tiles go through the stream in two halves, one after the other, and lose more by that than
+  // converting less brings.
+  if (format == WeightFormat::kBf16 && kernels.max_tile <= 6) return 2;
+  return kernels.max_tile;
 }
+
+// What a core reads while one line is on its way from memory. Few tokens use up fp4 as fast as
+// memory delivers it; bf16 waits anyway, and 1 KiB was never worse there.
+int prefetch_bytes(WeightFormat format) { return format == WeightFormat::kNvfp4 ? 4096 : 1024; }
 
 // Enough tasks that the last one to end keeps nobody waiting for long, and no more: neighbouring
 // panels are one address stream, and a task packs its activations once.
@@ -70,11 +78,12 @@ size_t or_typical(size_t bytes, size_t typical) { return bytes != 0 ? bytes : ty
 StageTactic default_stage(const Matrix& matrix, const Load& load, const KernelTable& kernels,
                           const Topology& topology, int threads) {
   constexpr int kGroup = kBlock * kScaleGroup;
-  const bool can_stage = matrix.format == WeightFormat::kNvfp4 || kernels.stages_bf16 != 0;
+  const FormatKernels& own = format_kernels(kernels, matrix.format);
   StageTactic stage;
-  if (!can_stage || load.rows < staging_pays_from(matrix.format, kernels)) {
+  if (own.stage == nullptr || load.rows < staging_pays_from(matrix.format, own)) {
     stage.feed = Feed::kDirect;
-    stage.token_tile = direct_tile(matrix, load.rows, kernels);
+    stage.token_tile = direct_tile(matrix.format, kernels);
+    stage.prefetch_bytes = prefetch_bytes(matrix.format);
     stage.panels_per_task = task_panels(matrix, load, threads, 8);
     return stage;
   }
@@ -82,13 +91,16 @@ StageTactic default_stage(const Matrix& matrix, const Load& load, const KernelTa
   stage.token_tile = kernels.max_tile;
   stage.panels_per_task = task_panels(matrix, load, threads, 16);
   // Half of the first-level cache holds the converted rows of one group.
-  const int row_bytes = kPanelRows / kernels.stage_groups * 4 / kernels.values_per_item;
   const auto half = static_cast<int>(or_typical(topology.l1_bytes, 32 << 10) / 2);
-  stage.k_block = std::max(kGroup, half / row_bytes / kGroup * kGroup);
+  stage.k_block = std::max(kGroup, half / (4 * own.staged_block_items) / kScaleGroup * kGroup);
   return stage;
 }
 
 }  // namespace
+
+const FormatKernels& format_kernels(const KernelTable& kernels, WeightFormat format) {
+  return format == WeightFormat::kNvfp4 ? kernels.nvfp4 : kernels.bf16;
+}
 
 std::string to_string(const StageTactic& tactic) {
   return fmt::format("{}/tile={}/panels={}/k={}/ahead={}",
@@ -98,6 +110,7 @@ std::string to_string(const StageTactic& tactic) {
 
 Status validate(const StageTactic& tactic, const KernelTable& kernels, WeightFormat format) {
   constexpr int kGroup = kBlock * kScaleGroup;
+  const FormatKernels& own = format_kernels(kernels, format);
   if (tactic.token_tile < 1 || tactic.token_tile > kernels.max_tile)
     return bad("token_tile", tactic.token_tile,
                fmt::format("1 to {} with {}", kernels.max_tile, kernels.name));
@@ -106,7 +119,7 @@ Status validate(const StageTactic& tactic, const KernelTable& kernels, WeightFor
   if (tactic.k_block < 0 || tactic.k_block % kGroup != 0)
     return bad("k_block", tactic.k_block, fmt::format("0 or a multiple of {}", kGroup));
   if (tactic.prefetch_bytes < 0) return bad("prefetch_bytes", tactic.prefetch_bytes, "0 or more");
-  if (tactic.feed == Feed::kStaged && format == WeightFormat::kBf16 && kernels.stages_bf16 == 0)
+  if (tactic.feed == Feed::kStaged && own.stage == nullptr)
     return Error{ErrorCode::kInvalidArgument,
                  fmt::format("CPU tactic: {} kernels do not stage bf16", kernels.name),
                  "They multiply the packed weights as they are: use feed = direct."};

@@ -40,6 +40,9 @@ struct LayerTactic {
   bool operator==(const LayerTactic&) const = default;
 };
 
+/// The kernels of a format that PanelWeights::supports.
+const FormatKernels& format_kernels(const KernelTable& kernels, WeightFormat format);
+
 /// "direct/tile=1/panels=1/k=0/ahead=1024"
 std::string to_string(const StageTactic& tactic);
 

@@ -31,6 +31,15 @@ DeviceProperties cpu_properties(const cpu::Machine& machine) {
   return properties;
 }
 
+const char* name_of(cpu::Arithmetic arithmetic) {
+  switch (arithmetic) {
+    case cpu::Arithmetic::kF32: return "f32 FMA";
+    case cpu::Arithmetic::kBf16Pairs: return "bf16 dot-product";
+    case cpu::Arithmetic::kInt16Pairs: return "int16 multiply-add";
+  }
+  return "multiply";
+}
+
 class CpuBackend final : public Backend {
  public:
   CpuBackend(std::shared_ptr<cpu::Machine> machine, bool pin_caller)
@@ -47,7 +56,7 @@ class CpuBackend final : public Backend {
     return runners;
   }
 
-  Result<Ceilings> measure_ceilings(size_t read_bytes) override {
+  Result<Ceilings> measure_ceilings(size_t read_bytes, WeightFormat weights) override {
     const size_t cache = device_->last_level_cache_bytes();
     Ceilings ceilings;
     ceilings.read_bytes =
@@ -55,13 +64,12 @@ class CpuBackend final : public Backend {
     MOETUNE_ASSIGN_OR_RETURN(ceilings.read_bytes_per_s,
                              cpu::read_bandwidth(ceilings.read_bytes, 3 * cache, *machine_->kernels,
                                                  *machine_->threads));
-    ceilings.operations_per_s = cpu::multiply_rate(*machine_->kernels, *machine_->threads);
+    const cpu::FormatKernels& kernels = cpu::format_kernels(*machine_->kernels, weights);
+    ceilings.operations_per_s = cpu::multiply_rate(kernels, *machine_->threads);
     const std::string with =
         fmt::format("{} threads, {}", machine_->threads->size(), machine_->kernels->name);
     ceilings.read_name = fmt::format("read of {} MiB, {}", ceilings.read_bytes >> 20, with);
-    ceilings.operations_name =
-        fmt::format("{} loop, {}",
-                    machine_->kernels->values_per_item == 2 ? "bf16 dot-product" : "f32 FMA", with);
+    ceilings.operations_name = fmt::format("{} loop, {}", name_of(kernels.arithmetic), with);
     return ceilings;
   }
 
@@ -88,7 +96,7 @@ class CudaBackend final : public Backend {
     return runners;
   }
 
-  Result<Ceilings> measure_ceilings(size_t read_bytes) override {
+  Result<Ceilings> measure_ceilings(size_t read_bytes, WeightFormat /*weights*/) override {
     const size_t bytes = std::clamp<size_t>(read_bytes, 1u << 20, device_->free_memory_bytes() / 4);
     MOETUNE_ASSIGN_OR_RETURN(const auto read,
                              cuda::measure_read_ceiling(*device_, cuda::default_jit(), bytes));

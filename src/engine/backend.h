@@ -34,8 +34,8 @@ class Backend {
   virtual Result<std::vector<std::unique_ptr<TunableRunner>>> make_runners(
       const FusedMoeSpec& spec) = 0;
   /// Takes about half a second. `read_bytes` is the size of interest; it is cut to what memory
-  /// allows.
-  virtual Result<Ceilings> measure_ceilings(size_t read_bytes) = 0;
+  /// allows. Operations are those that layers of such weights are computed with.
+  virtual Result<Ceilings> measure_ceilings(size_t read_bytes, WeightFormat weights) = 0;
   /// Beyond which a measurement is a mistake.
   virtual DevicePeak peak() const = 0;
   /// Numbers of the processors that the device's threads run on. Empty: it has none of its own.

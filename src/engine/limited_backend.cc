@@ -81,8 +81,9 @@ class LimitedBackend final : public Backend {
       const FusedMoeSpec& spec) override {
     return backend_->make_runners(spec);
   }
-  Result<Ceilings> measure_ceilings(size_t read_bytes) override {
-    return backend_->measure_ceilings(std::min<size_t>(read_bytes, device_.free_memory_bytes()));
+  Result<Ceilings> measure_ceilings(size_t read_bytes, WeightFormat weights) override {
+    return backend_->measure_ceilings(std::min<size_t>(read_bytes, device_.free_memory_bytes()),
+                                      weights);
   }
   DevicePeak peak() const override { return backend_->peak(); }
   std::vector<int> processors() const override { return backend_->processors(); }

@@ -7,6 +7,7 @@
 #include <bit>
 #include <cmath>
 #include <limits>
+#include <random>
 #include <vector>
 
 #include "cpu/buffer.h"
@@ -35,32 +36,138 @@ class Kernels : public testing::TestWithParam<Isa> {
   }
 };
 
+// `tokens` rows of bf16 values to be packed from column kFirst on.
+struct Rows {
+  static constexpr int64_t kFirst = 3;
+  std::vector<std::vector<uint16_t>> data;
+
+  template <typename Value>
+  Rows(int tokens, int64_t values, Value&& value) : data(static_cast<size_t>(tokens)) {
+    for (int t = 0; t < tokens; ++t)
+      for (int64_t k = -kFirst; k < values; ++k)
+        data[static_cast<size_t>(t)].push_back(value(t, k));
+  }
+  uint16_t at(int token, int64_t k) const {
+    const auto& row = data[static_cast<size_t>(token)];
+    const auto column = static_cast<size_t>(kFirst + k);
+    return column < row.size() ? row[column] : uint16_t{0};
+  }
+  // Items of all tokens side by side.
+  std::vector<uint32_t> packed(const FormatKernels& kernels) const {
+    const auto values = static_cast<int64_t>(data[0].size()) - kFirst;
+    const int64_t items = (values + kBlock - 1) / kBlock * kernels.x_block_items;
+    std::vector<const uint16_t*> rows;
+    for (const auto& row : data) rows.push_back(row.data());
+    std::vector<uint32_t> out(static_cast<size_t>(items) * rows.size() + 4, 0xDDDDDDDD);
+    kernels.pack_x(rows.data(), static_cast<int>(rows.size()), kFirst, values, out.data());
+    EXPECT_EQ(out.back(), 0xDDDDDDDD) << "more than 3 items past the end";
+    out.resize(out.size() - 4);
+    return out;
+  }
+};
+
 TEST_P(Kernels, PackedActivationsAreTokensSideBySide) {
-  const int per_item = table().values_per_item;
+  const FormatKernels& kernels = table().bf16;
+  const bool pairs = kernels.arithmetic == Arithmetic::kBf16Pairs;
   for (int tokens = 1; tokens <= table().max_tile; ++tokens)
     for (const int64_t values : {1, 2, 15, 16, 17, 40, 63}) {
-      std::vector<std::vector<uint16_t>> data(static_cast<size_t>(tokens));
-      std::vector<const uint16_t*> rows;
-      for (int t = 0; t < tokens; ++t) {
-        for (int64_t k = 0; k < 3 + values; ++k)
-          data[static_cast<size_t>(t)].push_back(static_cast<uint16_t>(100 * t + k + 1));
-        rows.push_back(data[static_cast<size_t>(t)].data());
+      const Rows rows(tokens, values,
+                      [](int t, int64_t k) { return static_cast<uint16_t>(100 * t + k + 4); });
+      const std::vector<uint32_t> out = rows.packed(kernels);
+      for (size_t at = 0; at < out.size(); ++at) {
+        const int t = static_cast<int>(at) % tokens;
+        const int64_t i = static_cast<int64_t>(at) / tokens;
+        const uint32_t expected = pairs ? rows.at(t, 2 * i) | uint32_t{rows.at(t, 2 * i + 1)} << 16
+                                        : uint32_t{rows.at(t, i)} << 16;
+        ASSERT_EQ(out[at], expected) << tokens << " tokens, item " << i;
       }
-      const int64_t items = (values + 15) / 16 * 16 / per_item;
-      std::vector<uint32_t> out(static_cast<size_t>(items * tokens + 4), 0xDDDDDDDD);
-      table().pack_x(rows.data(), tokens, 3, values, out.data());
-      const auto value = [&](int t, int64_t k) -> uint32_t {
-        return k < values ? data[static_cast<size_t>(t)][static_cast<size_t>(3 + k)] : 0;
-      };
-      for (int64_t i = 0; i < items; ++i)
-        for (int t = 0; t < tokens; ++t) {
-          const uint32_t expected =
-              per_item == 1 ? value(t, i) << 16 : value(t, 2 * i) | value(t, 2 * i + 1) << 16;
-          ASSERT_EQ(out[static_cast<size_t>(i * tokens + t)], expected)
-              << tokens << " tokens, item " << i;
-        }
-      ASSERT_EQ(out.back(), 0xDDDDDDDD) << "more than 3 items past the end";
     }
+}
+
+// What fixed-point numbers are worth.
+class FixedPoint {
+ public:
+  FixedPoint(const Rows& rows, const FormatKernels& kernels)
+      : tokens_(rows.data.size()), items_(rows.packed(kernels)) {}
+
+  float scale(int64_t block, int token) const {
+    return std::bit_cast<float>(item(block, kBlock / 2, token));
+  }
+  // The kernels' scales and codes leave a factor of 2 to the activations.
+  double value(int token, int64_t k) const {
+    const uint32_t pair = item(k / kBlock, k % kBlock / 2, token);
+    const auto units = static_cast<int16_t>(k % 2 == 0 ? pair & 0xFFFF : pair >> 16);
+    return 2.0 * units * static_cast<double>(scale(k / kBlock, token));
+  }
+
+ private:
+  uint32_t item(int64_t block, int64_t i, int token) const {
+    return items_[static_cast<size_t>(block * (kBlock / 2 + 1) + i) * tokens_ +
+                  static_cast<size_t>(token)];
+  }
+  size_t tokens_;
+  std::vector<uint32_t> items_;
+};
+
+class FixedPointKernels : public Kernels {
+ protected:
+  void SetUp() override {
+    Kernels::SetUp();
+    if (!IsSkipped() && table().nvfp4.arithmetic != Arithmetic::kInt16Pairs)
+      GTEST_SKIP() << to_string(GetParam()) << " kernels multiply no integers";
+  }
+};
+
+TEST_P(FixedPointKernels, KeepEveryActivationToAShareOfItsBlocksLargest) {
+  std::mt19937 random(5);
+  for (int tokens = 1; tokens <= table().max_tile; ++tokens)
+    for (const int64_t values : {1, 2, 15, 16, 17, 40, 63, 160}) {
+      const Rows rows(tokens, values, [&](int t, int64_t) {
+        // Exponents from one to many binades, near 1 and near the largest.
+        const uint32_t exponent = (t % 3 == 2 ? 0xFE : 0x80) - random() % (1u << (t + 1) % 6);
+        return static_cast<uint16_t>(random() % 2 << 15 | exponent << 7 | random() % 128);
+      });
+      const FixedPoint fixed(rows, table().nvfp4);
+      for (int t = 0; t < tokens; ++t)
+        for (int64_t k = 0; k < (values + kBlock - 1) / kBlock * kBlock; ++k) {
+          int largest = 0;
+          for (int64_t i = 0; i < kBlock; ++i)
+            largest = std::max(largest, rows.at(t, k / kBlock * kBlock + i) >> 7 & 0xFF);
+          const double exact = from_bf16(rows.at(t, k));
+          const double unit = std::ldexp(1.0, largest - 127 - 14);
+          const bool whole = (rows.at(t, k) >> 7 & 0xFF) >= largest - 7;
+          ASSERT_LE(std::abs(fixed.value(t, k) - exact), whole ? 0 : unit / 2)
+              << tokens << " tokens, token " << t << ", k " << k << " of " << values;
+        }
+    }
+}
+
+TEST_P(FixedPointKernels, TakeZerosAndWhatIsNextToZero) {
+  for (const uint16_t value : {0x0000, 0x8000, 0x0001, 0x807F, 0x0080, 0x1234}) {
+    const Rows rows(2, 32, [value](int t, int64_t) { return t == 0 ? value : uint16_t{0x3F80}; });
+    const FixedPoint fixed(rows, table().nvfp4);
+    for (int64_t k = 0; k < 32; ++k) {
+      ASSERT_NEAR(fixed.value(0, k), from_bf16(value), 0x1p-102) << value;
+      ASSERT_EQ(fixed.value(1, k), 1.0);
+    }
+    EXPECT_TRUE(std::isnormal(fixed.scale(0, 0)) && std::isnormal(fixed.scale(1, 0) * 0x1p-9f));
+  }
+}
+
+TEST_P(FixedPointKernels, MarkBlocksWithWhatIsNotFinite) {
+  for (const uint16_t bad : {0x7F80, 0xFF80, 0x7FC0, 0x7F81, 0xFFFF})
+    for (int tokens = 1; tokens <= table().max_tile; ++tokens)
+      for (int64_t where = 0; where < 41; ++where) {
+        const int victim = static_cast<int>(where) % tokens;
+        const Rows rows(tokens, 41, [&](int t, int64_t k) {
+          return t == victim && k == where ? bad : static_cast<uint16_t>(0x3F80 + k);
+        });
+        const FixedPoint fixed(rows, table().nvfp4);
+        for (int t = 0; t < tokens; ++t)
+          for (int64_t block = 0; block < 3; ++block)
+            ASSERT_EQ(std::isfinite(fixed.scale(block, t)), t != victim || block != where / kBlock)
+                << "token " << t << " block " << block;
+      }
 }
 
 TEST_P(Kernels, SwiGluIsRightToTheLastBitOfBf16) {
@@ -139,12 +246,12 @@ TEST_P(Kernels, TheReadLoopReadsEveryLine) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(EveryInstructionSet, Kernels,
-                         testing::Values(Isa::kPortable, Isa::kAvx2, Isa::kAvx512,
-                                         Isa::kAvx512Bf16),
-                         [](const auto& instance) {
-                           return std::string(to_string(instance.param));
-                         });
+const auto kEvery = testing::Values(Isa::kPortable, Isa::kAvx2, Isa::kAvx512, Isa::kAvx512Bf16);
+std::string isa_name(const testing::TestParamInfo<Isa>& instance) {
+  return to_string(instance.param);
+}
+INSTANTIATE_TEST_SUITE_P(EveryInstructionSet, Kernels, kEvery, isa_name);
+INSTANTIATE_TEST_SUITE_P(EveryInstructionSet, FixedPointKernels, kEvery, isa_name);
 
 }  // namespace
 }  // namespace moetune::cpu

@@ -115,7 +115,7 @@ LayerCase::LayerCase(const FusedMoeSpec& spec, int64_t tokens, Values values, ui
   std::normal_distribution<double> normal;
   for (int64_t i = 0; i < tokens * spec.hidden; ++i)
     hidden_.push_back(
-        to_bf16(values == Values::kClose ? normal(random_) : static_cast<int>(random_() % 3) - 1));
+        to_bf16(values == Values::kClose ? normal(random_) : static_cast<int>(random_() % 17) - 8));
   for (int64_t i = 0; i < tokens * spec.top_k; ++i) {
     // Expert 0 gets nothing, expert 1 more than its share; ids repeat within a token, and some
     // slots are skipped.

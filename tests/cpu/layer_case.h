@@ -47,6 +47,7 @@ class LayerCase {
   /// Of the first `tokens` tokens; `output` is the caller's.
   LayerInputs inputs(int64_t tokens, void* output) const;
   std::vector<int32_t>& ids() { return ids_; }
+  std::vector<uint16_t>& hidden() { return hidden_; }
 
   /// The output row of one token before it is rounded to the output type.
   std::vector<double> reference(int64_t token) const;

@@ -32,8 +32,7 @@ std::vector<LayerTactic> tactics(const KernelTable& kernels, WeightFormat format
   const int panels[] = {1, 3, 8};
   for (int tile = 1; tile <= kernels.max_tile; ++tile)
     for (const Feed feed : {Feed::kDirect, Feed::kStaged}) {
-      if (feed == Feed::kStaged && format == WeightFormat::kBf16 && kernels.stages_bf16 == 0)
-        continue;
+      if (feed == Feed::kStaged && format_kernels(kernels, format).stage == nullptr) continue;
       const auto i = static_cast<int>(all.size());
       StageTactic gemm1{feed, tile, panels[i % 3], k_blocks[i / 2 % 3], i % 3 * 512};
       StageTactic gemm2{feed, kernels.max_tile + 1 - tile, panels[(i + 1) % 3], k_blocks[i % 3],
@@ -145,6 +144,34 @@ TEST_P(Layer, GivesTheSameBitsOnAnyNumberOfThreads) {
             << to_string(tactic.gemm1);
     }
   }
+}
+
+TEST_P(Layer, KeepsWhatIsNotFiniteToItsToken) {
+  constexpr int64_t kTokens = 14;
+  constexpr uint16_t kBad[] = {0x7F80, 0xFF80, 0x7FC0};  // Both infinities, NaN.
+  for (const WeightFormat format : kFormats)
+    for (const Activation activation : {Activation::kSwiGlu, Activation::kSwiGluClamped,
+                                        Activation::kRelu2, Activation::kGatePlusUp}) {
+      const FusedMoeSpec spec = small_spec(200, 96, 4, 3, format, activation);
+      LayerCase clean(spec, kTokens, Values::kClose, 23);
+      LayerCase layer(spec, kTokens, Values::kClose, 23);
+      for (int64_t i = 0; i < 3; ++i) {
+        layer.ids()[static_cast<size_t>((3 + 4 * i) * spec.top_k)] = 1;
+        layer.hidden()[static_cast<size_t>((3 + 4 * i) * spec.hidden + 99 * i)] = kBad[i];
+      }
+      clean.ids() = layer.ids();
+      for (const LayerTactic& tactic : tactics(table(), format)) {
+        const std::vector<float> expected = run_f32(clean, kTokens, tactic, table(), pool_of(2));
+        const std::vector<float> output = run_f32(layer, kTokens, tactic, table(), pool_of(2));
+        for (size_t i = 0; i < output.size(); ++i) {
+          const size_t token = i / static_cast<size_t>(spec.hidden);
+          if (token % 4 == 3 && token < 12)
+            ASSERT_FALSE(std::isfinite(output[i])) << "token " << token << to_string(tactic.gemm1);
+          else
+            ASSERT_EQ(output[i], expected[i]) << "token " << token << to_string(tactic.gemm1);
+        }
+      }
+    }
 }
 
 TEST_P(Layer, RoundsItsOutputToBf16) {

@@ -13,12 +13,9 @@
 //   bf16 dot product
 //           takes, and one shift or one mask makes f32 of either half.
 //   nvfp4   groups of up to kScaleGroup blocks: first their scales, 2 halves of 16 rows x {4 blocks
-//   x 16 e4m3 bytes}
-//           (128 bytes, whole also where a group is short); then per 8 values of k and half 64
-//           bytes of codes. Within these 64 bytes each 16 bytes hold 4 rows: 16-bit lanes 0..3
-//           their even k, lanes 4..7 their odd k, and the nibbles of a lane, lowest first, are k,
-//           k+2, k+4, k+6. Unpacking the looked-up bytes of the low (high) nibbles with the AVX2
-//           byte-interleave gives rows in order; AVX-512 needs one permutation per 64 bytes.
+//   x 16 e4m3 bytes} (128 bytes, whole also where a group is short); then per 8 values of k 128
+//   bytes of codes, 32 rows x a 32-bit word. The nibbles of a word, lowest first, are k, k+2, k+4,
+//   k+6, k+1, k+3, k+5, k+7: its 16-bit halves shifted alike hold (k, k+1), then (k+2, k+3) ...
 //
 // A weight is read once, front to back, scales included, from one address stream.
 #pragma once
@@ -45,7 +42,7 @@ enum class Epilogue : int { kSwiGlu, kSwiGluClamped, kRelu2, kGatePlusUp };
 // only the columns of one group of rows.
 struct TileArgs {
   const uint8_t* weights;  // The panel's stream from the first block on, or what was staged.
-  const uint32_t* x;       // Packed by `pack_x`: [k / values_per_item][tokens].
+  const uint32_t* x;       // Packed by `pack_x` of the weights' format.
   float* c;
   int tokens;  // 1 .. max_tile.
   int k_blocks;
@@ -57,7 +54,7 @@ struct TileArgs {
 // Converts one group of a panel's rows.
 struct StageArgs {
   const uint8_t* weights;  // From a block that starts a scale group.
-  uint32_t* out;           // kPanelRows / stage_groups · kBlock / values_per_item items per block.
+  uint32_t* out;           // staged_block_items per block.
   int k_blocks;
   int prefetch_bytes;
   int group;
@@ -72,23 +69,38 @@ struct CombineArgs {
   int64_t columns;
 };
 
-struct KernelTable {
-  const char* name;
-  int max_tile;         // Tokens in the largest tile.
-  int stage_groups;     // Equal groups of a panel's rows that are staged one at a time: 1 or 2.
-  int values_per_item;  // Values of k in one 32-bit item of a packed x: 1 (f32) or 2 (bf16 pair).
-  int stages_bf16;      // 0: staging bf16 would copy the stream as it is; `stage_bf16` is null.
+// What the tiles multiply, where activations are bf16: f32; pairs of bf16; or pairs of 16-bit
+// integers, for which blocks of activations become fixed-point numbers (fixed_point.h).
+enum class Arithmetic : int { kF32, kBf16Pairs, kInt16Pairs };
+
+// The matrix kernels of one weight format.
+struct FormatKernels {
+  Arithmetic arithmetic;
+  int x_block_items;       // 32-bit items of packed x that one block of k of one token takes.
+  int staged_block_items;  // What one block of one group of rows takes when staged.
 
   // Packs `tokens` rows of bf16 from rows[i] + first_k, `values` of them followed by zeros up to
-  // whole blocks, as [k / values_per_item][tokens]. Writes up to 3 items past the end.
+  // whole blocks, the items of all tokens side by side: [k_blocks][x_block_items][tokens]. Writes
+  // up to 3 items past the end.
   void (*pack_x)(const uint16_t* const* rows, int tokens, int64_t first_k, int64_t values,
                  uint32_t* out);
+  void (*tile)(const TileArgs* args);
 
-  void (*tile_bf16)(const TileArgs* args);
-  void (*tile_nvfp4)(const TileArgs* args);
+  // Null where staging would copy the stream as it is.
+  void (*stage)(const StageArgs* args);
   void (*tile_staged)(const TileArgs* args);
-  void (*stage_bf16)(const StageArgs* args);
-  void (*stage_nvfp4)(const StageArgs* args);
+
+  // Ceiling: `iterations` rounds of this arithmetic's multiply-accumulate on registers. Returns the
+  // operations of one round, with `sink` kept alive.
+  double (*multiply)(int64_t iterations, float* sink);
+};
+
+struct KernelTable {
+  const char* name;
+  int max_tile;      // Tokens in the largest tile.
+  int stage_groups;  // Equal groups of a panel's rows that are staged one at a time: 1 or 2.
+  FormatKernels bf16;
+  FormatKernels nvfp4;
 
   // out[t][0..15] (relu2: 0..31) = bf16(activation(c[t] · scales)); out rows are `stride` values
   // apart.
@@ -102,11 +114,9 @@ struct KernelTable {
   void (*combine_bf16)(const CombineArgs* args, uint16_t* out);
   void (*combine_f32)(const CombineArgs* args, float* out);
 
-  // Ceilings. `read` touches every byte of a range (whole cache lines) and returns something that
-  // depends on all of it; `multiply` does `iterations` rounds of the set's best multiply-accumulate
-  // on registers and returns the floating-point operations of one round, with `sink` kept alive.
+  // Ceiling: touches every byte of a range (whole cache lines) and returns something that depends
+  // on all of it.
   uint64_t (*read)(const uint8_t* data, size_t bytes);
-  double (*multiply)(int64_t iterations, float* sink);
 };
 
 // One per kernel file. The AVX ones exist on x86-64 builds only.

@@ -1,9 +1,8 @@
 #include "cpu/kernels/simd_avx2.h"
 
-#include "cpu/kernels/gemm_body.h"
-#include "cpu/kernels/row_body.h"
+#include "cpu/kernels/gemm_nvfp4_int16.h"
 
-#include "cpu/kernels/probe_body.h"
+#include "cpu/kernels/make_table.h"
 
 namespace moetune::cpu {
 

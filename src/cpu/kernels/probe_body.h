@@ -1,8 +1,8 @@
-// The loops that say what the machine can do at best, and the table that a kernel file exports.
-// Included last.
+// The loops that say what the machine can do at best.
 #pragma once
 
-#include "cpu/kernels/kernel_table.h"
+#include "cpu/kernels/gemm_body.h"
+#include "cpu/kernels/row_body.h"
 
 namespace moetune::cpu {
 namespace {
@@ -44,28 +44,6 @@ double multiply(int64_t iterations, float* sink) {
   Simd::store(values, total);
   for (const float value : values) *sink += value;
   return 2.0 * kChains * kLanes * Simd::kValuesPerItem;
-}
-
-constexpr KernelTable make_table(const char* name) {
-  KernelTable table{};
-  table.name = name;
-  table.max_tile = Simd::kMaxTile;
-  table.stage_groups = kPanelVecs / kTileVecs;
-  table.values_per_item = Simd::kValuesPerItem;
-  table.stages_bf16 = Simd::kValuesPerItem == 1;
-  table.pack_x = pack_x;
-  table.tile_bf16 = tile_bf16;
-  table.tile_nvfp4 = tile_nvfp4;
-  table.tile_staged = tile_staged;
-  table.stage_bf16 = Simd::kValuesPerItem == 1 ? stage_bf16 : nullptr;
-  table.stage_nvfp4 = stage_nvfp4;
-  table.activate = activate;
-  table.store = store;
-  table.combine_bf16 = combine_bf16;
-  table.combine_f32 = combine_f32;
-  table.read = read;
-  table.multiply = multiply;
-  return table;
 }
 
 }  // namespace

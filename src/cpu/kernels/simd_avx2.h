@@ -13,11 +13,9 @@ struct Simd {
   static constexpr int kValuesPerItem = 1;
   static constexpr int kMaxTile = 6;  // 6 tokens x 16 rows: 12 accumulators of 16 registers.
   static constexpr int kWideTile = 2;
-  static constexpr int kPartItems = 4;
 
   using Vec = __m256;
   using Weight = __m256;
-  using Codes = __m256i;
 
   static Vec set1(float value) { return _mm256_set1_ps(value); }
   static Vec load(const float* p) { return _mm256_loadu_ps(p); }
@@ -34,7 +32,6 @@ struct Simd {
     _mm256_store_si256(reinterpret_cast<__m256i*>(p), _mm256_castps_si256(w));
   }
   static Vec multiply_add(Weight w, Weight x, Vec c) { return _mm256_fmadd_ps(w, x, c); }
-  static Weight scaled(Weight w, Vec scale) { return _mm256_mul_ps(w, scale); }
 
   // Item `i` of the k pair at p.
   template <int i>
@@ -44,41 +41,54 @@ struct Simd {
                                       : _mm256_and_si256(raw, _mm256_set1_epi32(-65536)));
   }
 
-  // The e4m3 scales of eight rows. Shifted by 7 an e4m3 pattern is an f16 one that is worth 2^-8 of
-  // it, subnormals included, and the conversion from f16 honours those in every rounding and
+  // The e4m3 scales of eight rows, each worth 2^-8 of it. Shifted by 7 an e4m3 pattern is such an
+  // f16 one, subnormals included, and the conversion from f16 honours those in every rounding and
   // flushing mode.
   static Vec load_scales(const uint8_t* p) {
     const __m128i bytes = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(p));
-    const __m128i halves = _mm_slli_epi16(_mm_cvtepu8_epi16(bytes), 7);
-    return _mm256_mul_ps(_mm256_cvtph_ps(halves), _mm256_set1_ps(256.f));
+    return _mm256_cvtph_ps(_mm_slli_epi16(_mm_cvtepu8_epi16(bytes), 7));
   }
 
-  static Codes load_codes(const uint8_t* p) {
+  // Pairs (k, k+1) of 16-bit integers, and 32-bit sums of their products.
+  using Fixed = __m256i;
+  static Fixed broadcast_pair(const uint32_t* p) { return _mm256_set1_epi32(static_cast<int>(*p)); }
+  static Fixed load_pairs(const uint32_t* p) {
     return _mm256_load_si256(reinterpret_cast<const __m256i*>(p));
   }
-  // Which k of the eight item `i` of a part is: low nibbles are k = 0, 4, 1, 5 and high nibbles 2,
-  // 6, 3, 7.
-  static constexpr int item_index(int part, int i) { return (i & 1) * 4 + (i >> 1) + 2 * part; }
-  // An fp4 value as bf16 needs two bytes, so two look-ups; interleaving them makes pairs of bf16
-  // per row.
-  template <int part>
-  static void decode(Codes codes, Weight (&out)[kPartItems]) {
-    const __m256i upper = _mm256_broadcastsi128_si256(_mm_setr_epi8(
-        0x00, 0x3F, 0x3F, 0x3F, 0x40, 0x40, 0x40, 0x40, -128, -65, -65, -65, -64, -64, -64, -64));
-    const __m256i lower = _mm256_broadcastsi128_si256(
-        _mm_setr_epi8(0, 0, -128, -64, 0, 64, -128, -64, 0, 0, -128, -64, 0, 64, -128, -64));
-    const __m256i nibble = _mm256_set1_epi8(15);
-    const __m256i mask = _mm256_set1_epi32(-65536);
-    const __m256i index = _mm256_and_si256(part == 0 ? codes : _mm256_srli_epi16(codes, 4), nibble);
-    const __m256i high = _mm256_shuffle_epi8(upper, index);
-    const __m256i low = _mm256_shuffle_epi8(lower, index);
-    const __m256i even = _mm256_unpacklo_epi8(low, high);
-    const __m256i odd = _mm256_unpackhi_epi8(low, high);
-    out[0] = _mm256_castsi256_ps(_mm256_slli_epi32(even, 16));
-    out[1] = _mm256_castsi256_ps(_mm256_and_si256(even, mask));
-    out[2] = _mm256_castsi256_ps(_mm256_slli_epi32(odd, 16));
-    out[3] = _mm256_castsi256_ps(_mm256_and_si256(odd, mask));
+  static void store_pairs(uint32_t* p, Fixed pairs) {
+    _mm256_store_si256(reinterpret_cast<__m256i*>(p), pairs);
   }
+  // A value that compilers know nothing about. Without, they add in another order, multiply far
+  // ahead and run out of registers.
+  static void hide(Fixed& value) { asm("" : "+x"(value)); }
+  static Fixed multiply_pairs(Fixed w, Fixed x) {
+    Fixed products = _mm256_madd_epi16(w, x);
+    hide(products);
+    return products;
+  }
+  static Fixed add_pairs(Fixed w, Fixed x, Fixed sum) {
+    sum = _mm256_add_epi32(_mm256_madd_epi16(w, x), sum);
+    hide(sum);
+    return sum;
+  }
+  static Vec to_float(Fixed sums) { return _mm256_cvtepi32_ps(sums); }
+
+  // Two of four pairs of eight rows, doubled and in the upper byte. The bytes of a row's word are,
+  // low and high nibble, k = (0, 2), (4, 6), (1, 3), (5, 7).
+  template <int part>
+  static void decode_pairs(const uint8_t* p, Fixed (&out)[2]) {
+    const __m256i values = _mm256_broadcastsi128_si256(
+        _mm_setr_epi8(0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12));
+    const __m256i codes = _mm256_load_si256(reinterpret_cast<const __m256i*>(p));
+    const __m256i index =
+        _mm256_and_si256(part == 0 ? codes : _mm256_srli_epi16(codes, 4), _mm256_set1_epi8(15));
+    const __m256i found = _mm256_shuffle_epi8(values, index);
+    out[0] = _mm256_slli_epi16(found, 8);
+    out[1] = _mm256_and_si256(found, _mm256_set1_epi16(-256));
+  }
+  // Vectors of rows that share the activations of a direct tile: as many as its sums leave
+  // registers for.
+  static constexpr int shared_vectors(int tokens) { return tokens <= 2 ? 4 : 2; }
 };
 
 }  // namespace

@@ -11,7 +11,6 @@ struct Simd : Avx512Base {
   static constexpr int kValuesPerItem = 1;
   static constexpr int kMaxTile = 12;  // 12 tokens x 32 rows: 24 accumulators of 32 registers.
   static constexpr int kWideTile = 12;
-  static constexpr int kPartItems = 4;
   using Weight = __m512;
 
   static Weight broadcast(const uint32_t* p) {
@@ -20,7 +19,6 @@ struct Simd : Avx512Base {
   static Weight load_weight(const uint32_t* p) { return _mm512_castsi512_ps(_mm512_load_si512(p)); }
   static void store_weight(uint32_t* p, Weight w) { _mm512_store_si512(p, _mm512_castps_si512(w)); }
   static Vec multiply_add(Weight w, Weight x, Vec c) { return _mm512_fmadd_ps(w, x, c); }
-  static Weight scaled(Weight w, Vec scale) { return _mm512_mul_ps(w, scale); }
 
   template <int i>
   static Weight pair_item(const uint8_t* p) {
@@ -29,18 +27,38 @@ struct Simd : Avx512Base {
                                       : _mm512_and_si512(raw, _mm512_set1_epi32(-65536)));
   }
 
-  // Part 0 is k = 0, 2, 4, 6 and part 1 is k = 1, 3, 5, 7. The look-up reads four bits of each
-  // lane, so nothing needs masking.
-  static constexpr int item_index(int part, int i) { return 2 * i + part; }
-  template <int part>
-  static void decode(Codes codes, Weight (&out)[kPartItems]) {
-    const __m512 values = _mm512_setr_ps(0.f, 0.5f, 1.f, 1.5f, 2.f, 3.f, 4.f, 6.f, -0.f, -0.5f,
-                                         -1.f, -1.5f, -2.f, -3.f, -4.f, -6.f);
-    out[0] = _mm512_permutexvar_ps(part == 0 ? codes : _mm512_srli_epi32(codes, 16), values);
-    out[1] = _mm512_permutexvar_ps(_mm512_srli_epi32(codes, 16 * part + 4), values);
-    out[2] = _mm512_permutexvar_ps(_mm512_srli_epi32(codes, 16 * part + 8), values);
-    out[3] = _mm512_permutexvar_ps(_mm512_srli_epi32(codes, 16 * part + 12), values);
+  // Pairs (k, k+1) of 16-bit integers, and 32-bit sums of their products.
+  using Fixed = __m512i;
+  static Fixed broadcast_pair(const uint32_t* p) { return _mm512_set1_epi32(static_cast<int>(*p)); }
+  static Fixed load_pairs(const uint32_t* p) { return _mm512_load_si512(p); }
+  static void store_pairs(uint32_t* p, Fixed pairs) { _mm512_store_si512(p, pairs); }
+  // A value that compilers know nothing about. Without, they add in another order, multiply far
+  // ahead and run out of registers.
+  static void hide(Fixed& value) { asm("" : "+v"(value)); }
+  static Fixed multiply_pairs(Fixed w, Fixed x) {
+    Fixed products = _mm512_madd_epi16(w, x);
+    hide(products);
+    return products;
   }
+  static Fixed add_pairs(Fixed w, Fixed x, Fixed sum) {
+    sum = _mm512_add_epi32(_mm512_madd_epi16(w, x), sum);
+    hide(sum);
+    return sum;
+  }
+  static Vec to_float(Fixed sums) { return _mm512_cvtepi32_ps(sums); }
+
+  // Two of four pairs of sixteen rows, doubled and in the upper byte.
+  template <int part>
+  static void decode_pairs(const uint8_t* p, Fixed (&out)[2]) {
+    const __m256i half = _mm256_slli_epi16(
+        _mm256_setr_epi16(0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12), 8);
+    const __m512i values = _mm512_broadcast_i64x4(half);
+    const __m512i codes = _mm512_load_si512(p);
+    out[0] = look_up(values, part == 0 ? codes : _mm512_srli_epi16(codes, 4));
+    out[1] = look_up(values, _mm512_srli_epi16(codes, 4 * (2 + part)));
+  }
+  // Vectors of rows that share the activations of a direct tile.
+  static constexpr int shared_vectors(int /*tokens*/) { return 2; }
 };
 
 }  // namespace

@@ -37,9 +37,9 @@ struct Simd : Avx512Base {
     return _mm512_load_si512(p);
   }
 
-  // Part 0 is the pairs k = (0, 1), (2, 3) and part 1 is (4, 5), (6, 7). The look-up reads five
-  // bits of each 16-bit lane, the fifth of which belongs to the next code: both halves of the table
-  // are the same.
+  // Part 0 is the pairs k = (0, 1), (2, 3) and part 1 is (4, 5), (6, 7).
+  using Codes = __m512i;
+  static Codes load_codes(const uint8_t* p) { return _mm512_load_si512(p); }
   static constexpr int item_index(int part, int i) { return 2 * part + i; }
   template <int part>
   static void decode(Codes codes, Weight (&out)[kPartItems]) {
@@ -47,8 +47,8 @@ struct Simd : Avx512Base {
         _mm256_setr_epi16(0x0000, 0x3F00, 0x3F80, 0x3FC0, 0x4000, 0x4040, 0x4080, 0x40C0, -0x8000,
                           -0x4100, -0x4080, -0x4040, -0x4000, -0x3FC0, -0x3F80, -0x3F40);
     const __m512i values = _mm512_broadcast_i64x4(half);
-    out[0] = _mm512_permutexvar_epi16(part == 0 ? codes : _mm512_srli_epi16(codes, 8), values);
-    out[1] = _mm512_permutexvar_epi16(_mm512_srli_epi16(codes, 8 * part + 4), values);
+    out[0] = look_up(values, part == 0 ? codes : _mm512_srli_epi16(codes, 8));
+    out[1] = look_up(values, _mm512_srli_epi16(codes, 8 * part + 4));
   }
 };
 
