@@ -71,13 +71,15 @@ Status check_place(const std::string& path, bool may_be_missing) {
                    "check the permissions of its folder"};
     }
     const std::string folder = parent_folder(path);
+    if (!may_be_missing) {
+      return Error{ErrorCode::kNotFound, fmt::format("there is no journal {}", path),
+                   "`moetune tune` makes one"};
+    }
     if (::stat(folder.c_str(), &status) != 0 || !S_ISDIR(status.st_mode)) {
       return Error{ErrorCode::kNotFound, fmt::format("{}: there is no folder {}", path, folder),
                    fmt::format("mkdir -p '{}'", folder)};
     }
-    if (may_be_missing) return {};
-    return Error{ErrorCode::kNotFound, fmt::format("there is no journal {}", path),
-                 "`moetune tune` makes one"};
+    return {};
   }
   if (!S_ISREG(status.st_mode)) {
     return Error{ErrorCode::kInvalidArgument, fmt::format("{} is no regular file", path),

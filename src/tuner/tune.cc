@@ -101,8 +101,8 @@ Status race_and_decide(TuneState& state, BucketSearch& search) {
     race_on(state, search, now + (1 - state.request.policy.confirm_share) * (end - now));
     check_exactly(state, end);
     MOETUNE_RETURN_IF_ERROR(confirm_buckets(state, end));
-    const bool is_idle = meter.report().measurements == before &&
-                         meter.elapsed_s() - now < kIdlePass * budget;
+    const bool is_idle =
+        meter.report().measurements == before && meter.elapsed_s() - now < kIdlePass * budget;
     if (is_idle) break;
   }
   return {};
