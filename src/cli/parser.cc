@@ -76,7 +76,10 @@ std::string unknown_command(const std::vector<std::string>& arguments,
   if (arguments.empty()) return "no command is given";
   std::string name;
   for (size_t i = 0; i < arguments.size(); ++i) {
-    if (arguments[i].starts_with("-")) return {};
+    if (arguments[i].starts_with("-")) {
+      if (i == 0) return {};
+      break;
+    }
     name += (i > 0 ? " " : "") + arguments[i].substr(0, 40);
     bool is_group = false;
     for (const auto& command : commands) {
