@@ -77,7 +77,6 @@ size_t or_typical(size_t bytes, size_t typical) { return bytes != 0 ? bytes : ty
 
 StageTactic default_stage(const Matrix& matrix, const Load& load, const KernelTable& kernels,
                           const Topology& topology, int threads) {
-  constexpr int kGroup = kBlock * kScaleGroup;
   const FormatKernels& own = format_kernels(kernels, matrix.format);
   StageTactic stage;
   if (own.stage == nullptr || load.rows < staging_pays_from(matrix.format, own)) {
@@ -90,9 +89,11 @@ StageTactic default_stage(const Matrix& matrix, const Load& load, const KernelTa
   stage.feed = Feed::kStaged;
   stage.token_tile = kernels.max_tile;
   stage.panels_per_task = task_panels(matrix, load, threads, 16);
-  // Half of the first-level cache holds the converted rows of one group.
-  const auto half = static_cast<int>(or_typical(topology.l1_bytes, 32 << 10) / 2);
-  stage.k_block = std::max(kGroup, half / (4 * own.staged_block_items) / kScaleGroup * kGroup);
+  // Half of the first-level cache holds the converted rows of one group; of the sizes that the space
+  // has, the largest that fits.
+  const auto half = static_cast<unsigned>(or_typical(topology.l1_bytes, 32 << 10) / 2);
+  const unsigned values = half / (4 * static_cast<unsigned>(own.staged_block_items)) * kBlock;
+  stage.k_block = static_cast<int>(std::clamp(std::bit_floor(values), 128u, 512u));
   return stage;
 }
 

@@ -4,6 +4,7 @@
 
 #include "cpu/isa.h"
 #include "cpu/layer_case.h"
+#include "cpu/packed_runner.h"
 
 namespace moetune::cpu {
 namespace {
@@ -30,8 +31,10 @@ TEST(DefaultTactic, IsValidForEveryProblemOnEveryMachine) {
     for (const WeightFormat format : {WeightFormat::kBf16, WeightFormat::kNvfp4})
       for (const auto& [hidden, intermediate, experts, top_k] : std::vector<std::array<int64_t, 4>>{
                {1, 1, 1, 1}, {2048, 768, 128, 8}, {7168, 2048, 384, 8}, {2880, 360, 4, 4}})
-        for (const Topology& topology : {topology_with(0, 0), topology_with(4 << 10, 64 << 10),
-                                         topology_with(1 << 20, 1 << 25)})
+        for (const Topology& topology :
+             {topology_with(0, 0), topology_with(4 << 10, 64 << 10),
+              topology_with(32 << 10, 512 << 10), topology_with(48 << 10, 2 << 20),
+              topology_with(1 << 20, 1 << 25)})
           for (const int threads : {1, 2, 256})
             for (int64_t tokens = 1; tokens <= 65536; tokens = tokens * 3 / 2 + 1) {
               const FusedMoeSpec spec =
@@ -40,6 +43,10 @@ TEST(DefaultTactic, IsValidForEveryProblemOnEveryMachine) {
               const LayerTactic tactic = default_tactic(spec, tokens, *table, topology, threads);
               ASSERT_TRUE(validate(tactic, *table, format).ok())
                   << table->name << " " << to_string(tactic.gemm1);
+              const Space space = stage_space(*table, format);
+              for (const StageTactic& stage : {tactic.gemm1, tactic.gemm2})
+                ASSERT_EQ(space.why_excluded(to_tactic(stage), tokens), "")
+                    << table->name << ": a default that tuning cannot start from";
             }
 }
 
