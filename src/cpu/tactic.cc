@@ -45,7 +45,7 @@ struct Matrix {
 double staging_pays_from(WeightFormat format, const FormatKernels& kernels) {
   switch (kernels.arithmetic) {
     case Arithmetic::kBf16Pairs: return 32;
-    case Arithmetic::kInt16Pairs: return 24;
+    case Arithmetic::kInt16Pairs: return 48;
     case Arithmetic::kF32: break;
   }
   return format == WeightFormat::kNvfp4 ? 5 : 24;

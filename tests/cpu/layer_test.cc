@@ -220,6 +220,18 @@ INSTANTIATE_TEST_SUITE_P(EveryInstructionSet, Layer, testing::ValuesIn(kAll),
                            return std::string(to_string(instance.param));
                          });
 
+TEST(Workspace, OfMoreTokensServesFewerToo) {
+  const FusedMoeSpec spec =
+      small_spec(2048, 768, 128, 8, WeightFormat::kNvfp4, Activation::kSwiGlu);
+  const LayerTactic tactic{};
+  int64_t before = 0;
+  for (int64_t tokens = 1; tokens <= 3000; ++tokens) {
+    const int64_t bytes = workspace_bytes(spec, tokens, tactic, kPortableKernels, 2);
+    ASSERT_GE(bytes, before) << tokens << " tokens need less than one fewer";
+    before = bytes;
+  }
+}
+
 TEST(LayerInputs, AnIdThatIsNoExpertIsRefusedBeforeAnythingIsWritten) {
   LayerCase layer(small_spec(64, 48, 4, 2, WeightFormat::kBf16, Activation::kSwiGlu), 3,
                   Values::kClose, 3);
