@@ -158,8 +158,8 @@ void run_pass(const PanelWeights& weights, const LayerInputs& inputs, const Laye
 
 int64_t workspace_bytes(const FusedMoeSpec& spec, int64_t tokens, const LayerTactic& tactic,
                         const KernelTable& kernels, int threads) {
-  // Of the largest pass of any call up to that size: fewer tokens may be a larger pass than one half
-  // of more tokens.
+  // Of the largest pass of any call up to that size: fewer tokens may be a larger pass than one
+  // half of more tokens.
   Carver carver(nullptr);
   const Workspace workspace =
       carve(carver, spec, std::min(tokens, pass_limit(spec)), tactic, kernels);

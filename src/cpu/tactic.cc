@@ -89,8 +89,8 @@ StageTactic default_stage(const Matrix& matrix, const Load& load, const KernelTa
   stage.feed = Feed::kStaged;
   stage.token_tile = kernels.max_tile;
   stage.panels_per_task = task_panels(matrix, load, threads, 16);
-  // Half of the first-level cache holds the converted rows of one group; of the sizes that the space
-  // has, the largest that fits.
+  // Half of the first-level cache holds the converted rows of one group; of the sizes that the
+  // space has, the largest that fits.
   const auto half = static_cast<unsigned>(or_typical(topology.l1_bytes, 32 << 10) / 2);
   const unsigned values = half / (4 * static_cast<unsigned>(own.staged_block_items)) * kBlock;
   stage.k_block = static_cast<int>(std::clamp(std::bit_floor(values), 128u, 512u));
