@@ -184,8 +184,11 @@ class Configurations(program.ProgramTest):
 
 
 class Interrupted(program.ProgramTest):
+    # A real layer: a tiny one is tuned to the end before anybody can interrupt it.
+    LAYER = ["qwen3-30b-a3b", "--weights", "nvfp4", "--device", "cpu", "--budget", "60s"]
+
     def interrupt(self, signal_number, after_s):
-        process = self.start("tune", self.model, "--device", "cpu", "--tokens", "1..64", "--budget", "60s", "--json")
+        process = self.start("tune", *self.LAYER, "--tokens", "1..64", "--json")
         time.sleep(after_s)
         process.send_signal(signal_number)
         sent = time.monotonic()
@@ -196,7 +199,7 @@ class Interrupted(program.ProgramTest):
 
     def test_ctrl_c_keeps_the_best_so_far(self):
         for number in [signal.SIGINT, signal.SIGTERM]:
-            out, err = self.interrupt(number, 3)
+            out, err = self.interrupt(number, 5)
             result = json.loads(out)
             self.assertTrue(result["interrupted"])
             self.assertEqual(result["buckets"][-1]["to"], 64, "the plan covers everything")
@@ -206,13 +209,14 @@ class Interrupted(program.ProgramTest):
                 self.assertIn("stays as it is", err)
 
     def test_a_second_ctrl_c_ends_at_once(self):
-        process = self.start("tune", self.model, "--device", "cpu", "--budget", "60s")
-        time.sleep(2)
+        process = self.start("tune", *self.LAYER)
+        time.sleep(4)
         process.send_signal(signal.SIGINT)
         time.sleep(0.05)
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=10)
-        self.assertEqual(process.returncode, 130)
+        # Ended by the signal itself, which a shell shows as 130 too, or by the first one in time.
+        self.assertIn(process.returncode, [130, -signal.SIGINT])
         self.assertIn("once more", err)
 
     def test_progress_is_told_at_least_every_two_seconds(self):
