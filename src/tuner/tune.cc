@@ -75,8 +75,6 @@ Plan empty_plan(const TuneRequest& request) {
   return plan;
 }
 
-bool is_open(const BucketState& bucket) { return !bucket.evidence.resolved; }
-
 // The whole of it: races; then another layout, or each bucket by itself; and with what is left of
 // the time, again what is not resolved.
 Status race_and_decide(TuneState& state, BucketSearch& search) {
@@ -91,7 +89,7 @@ Status race_and_decide(TuneState& state, BucketSearch& search) {
   MOETUNE_RETURN_IF_ERROR(confirm_buckets(state, end));
   for (int pass = 1; pass < kMostPasses; ++pass) {
     const auto resolved = std::count_if(state.buckets.begin(), state.buckets.end(),
-                                        [](const BucketState& b) { return !is_open(b); });
+                                        [](const BucketState& b) { return b.evidence.resolved; });
     meter.set_done(kRacesDone + (1 - kRacesDone) * static_cast<double>(resolved) /
                                     static_cast<double>(state.buckets.size()),
                    static_cast<int>(resolved));

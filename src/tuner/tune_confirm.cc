@@ -14,9 +14,8 @@ namespace {
 // A winner that turns out wrong or is vetoed makes room for the next; one that is merely not faster
 // does not, or the chance of a false gain would grow with every try.
 constexpr size_t kMostChallengers = 3;
-// Rounds cheaper than this are worth ranking the likely winners at full size first, where the race
-// was on a subset.
-constexpr double kCheapSampleUs = 20000;
+// Where the race was on a part and samples of the whole are not dear, the likely winners are ranked
+// on the whole first.
 constexpr size_t kRerank = 4;
 constexpr double kRerankShare = 0.2;
 
@@ -78,7 +77,7 @@ std::vector<Candidate> BucketConfirmation::challengers() {
 std::vector<Candidate> BucketConfirmation::reranked(std::vector<Candidate> candidates) {
   if (bucket_.scale == spot_.scale || candidates.size() < 2) return candidates;
   const auto setting = meter_.setting(spot_, fallback_, expected_us(state_, bucket_, spot_.scale));
-  if (!setting.ok() || setting->fallback_us * setting->calls > kCheapSampleUs) return candidates;
+  if (!setting.ok() || setting->fallback_us * setting->calls > kDearUs) return candidates;
   candidates.resize(std::min(candidates.size(), kRerank));
   std::vector<Contender> contenders;
   for (const Candidate& candidate : candidates) {

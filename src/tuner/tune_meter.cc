@@ -101,6 +101,7 @@ Status Meter::load(Scale scale) {
   {
     const Spending spending(now_, report_.spent.pack);
     // All of one layout serves both scales, so that going from one to the other packs nothing.
+    // Where all of it does not fit, the part alone may.
     if (scale == Scale::kSubset && layouts_.size() == 1 && !holds_all_)
       holds_all_ = request_.executor->load(layouts_, Scale::kFull).ok();
     MOETUNE_RETURN_IF_ERROR(request_.executor->load(layouts_, scale));
@@ -157,9 +158,8 @@ Result<Setting> Meter::setting(const Spot& spot, const Candidate& fallback, doub
 }
 
 Status Meter::check_before_exploring(const Candidate& candidate, const Spot& spot) {
-  constexpr double kDearCallUs = 20000;
   const auto setting = settings_.find(spot.text());
-  const bool is_dear = setting != settings_.end() && setting->second.fallback_us > kDearCallUs;
+  const bool is_dear = setting != settings_.end() && setting->second.fallback_us > kDearUs;
   if (is_dear && passed_somewhere_.contains(identity(candidate))) return {};
   return check(candidate, spot, "check");
 }

@@ -16,6 +16,10 @@
 
 namespace moetune {
 
+/// A call or sample that takes longer is dear: a few dozen of them are a second, so it is measured
+/// on a part of the layer where that stands for the whole, and not for the order among likely ones.
+inline constexpr double kDearUs = 20000;
+
 /// How a spot is sampled, the same for all candidates there.
 struct Setting {
   double fallback_us = 0;  ///< One call of the default, as first measured.
