@@ -17,14 +17,14 @@
 #include <system_error>
 #include <thread>
 
+#include "base/system_error.h"
+
 extern char** environ;
 
 namespace moetune {
 namespace {
 
 namespace fs = std::filesystem;
-
-std::string reason(int error) { return std::generic_category().message(error); }
 
 // posix_spawn's settings: the descriptors that a helper gets, and signals as a fresh program
 // expects them, whatever the host program did to its own.
@@ -105,7 +105,7 @@ std::vector<std::string> find_helper_program(const std::string& name) {
 Result<std::pair<Descriptor, Descriptor>> make_socket_pair() {
   int ends[2];
   if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) {
-    return Error{ErrorCode::kIo, fmt::format("cannot make a socket: {}", reason(errno))};
+    return Error{ErrorCode::kIo, fmt::format("cannot make a socket: {}", error_text(errno))};
   }
   return std::pair(Descriptor(ends[0]), Descriptor(ends[1]));
 }
@@ -120,7 +120,7 @@ Result<ChildProcess> ChildProcess::start(const std::vector<std::string>& command
   const SpawnSettings settings(its_socket.get(), its_output.get());
   if (const int error = settings.spawn(pid, command); error != 0) {
     return Error{ErrorCode::kNotFound,
-                 fmt::format("cannot start {}: {}", command[0], reason(error))};
+                 fmt::format("cannot start {}: {}", command[0], error_text(error))};
   }
   return ChildProcess(pid, Descriptor(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0))));
 }

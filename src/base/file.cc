@@ -11,11 +11,11 @@
 #include <cstdint>
 #include <cstdlib>
 #include <memory>
-#include <system_error>
 #include <thread>
 
 #include "base/descriptor.h"
 #include "base/status_macros.h"
+#include "base/system_error.h"
 
 namespace moetune {
 namespace {
@@ -36,8 +36,6 @@ class TemporaryFile {
   std::string path_;
 };
 
-std::string reason(int error) { return std::generic_category().message(error); }
-
 const char* hint(int error) {
   switch (error) {
     case EACCES:
@@ -54,7 +52,7 @@ const char* hint(int error) {
 Error io_error(std::string_view action, const std::string& path, int error) {
   const bool missing = error == ENOENT || error == ENOTDIR;
   return {missing ? ErrorCode::kNotFound : ErrorCode::kIo,
-          fmt::format("cannot {} {}: {}", action, path, reason(error)), hint(error)};
+          fmt::format("cannot {} {}: {}", action, path, error_text(error)), hint(error)};
 }
 
 Error too_large(const std::string& path, size_t max_bytes) {

@@ -4,9 +4,9 @@
 #include <cerrno>
 #include <cstdio>
 #include <memory>
-#include <system_error>
 
 #include "base/status_macros.h"
+#include "base/system_error.h"
 #include "cli/command.h"
 #include "cli/journal_flags.h"
 #include "cli/save.h"
@@ -20,8 +20,7 @@ struct Closer {
 };
 
 Error cannot_write(const std::string& path, int error) {
-  return {ErrorCode::kIo,
-          fmt::format("cannot write {}: {}", path, std::generic_category().message(error)),
+  return {ErrorCode::kIo, fmt::format("cannot write {}: {}", path, error_text(error)),
           "what was written is not complete; free some space, or name another file"};
 }
 

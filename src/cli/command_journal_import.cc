@@ -8,6 +8,7 @@
 #include <system_error>
 
 #include "base/status_macros.h"
+#include "base/system_error.h"
 #include "cli/command.h"
 #include "cli/journal_flags.h"
 #include "journal/transfer.h"
@@ -53,8 +54,7 @@ class JournalImportCommand final : public Command {
  private:
   Error cannot_read(int error) const {
     return {error == ENOENT ? ErrorCode::kNotFound : ErrorCode::kIo,
-            fmt::format("cannot read {}: {}", file_, std::generic_category().message(error)),
-            "check the path"};
+            fmt::format("cannot read {}: {}", file_, error_text(error)), "check the path"};
   }
 
   void report(const journal::Imported& imported, journal::Database& database,

@@ -9,6 +9,7 @@
 #include <string>
 
 #include "base/environment.h"
+#include "base/system_error.h"
 
 namespace moetune::cli {
 namespace {
@@ -48,7 +49,7 @@ Status Output::finish() {
   errno = 0;
   if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return {};
   return Error{ErrorCode::kIo,
-               fmt::format("cannot write to stdout: {}", std::strerror(errno != 0 ? errno : EIO)),
+               fmt::format("cannot write to stdout: {}", error_text(errno != 0 ? errno : EIO)),
                "what was printed is not complete; is the disk full?"};
 }
 

@@ -11,6 +11,7 @@
 
 #include "base/file.h"
 #include "base/status_macros.h"
+#include "base/system_error.h"
 
 namespace moetune::cli {
 namespace {
@@ -56,8 +57,7 @@ Status check_can_write(const std::string& path) {
   const std::string trial = fmt::format("{}.{}.trial", path, ::getpid());
   const int file = ::open(trial.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
   if (file < 0) {
-    return Error{ErrorCode::kIo,
-                 fmt::format("cannot write to {}: {}", folder, std::strerror(errno)),
+    return Error{ErrorCode::kIo, fmt::format("cannot write to {}: {}", folder, error_text(errno)),
                  "name a place that can be written with --out"};
   }
   ::close(file);

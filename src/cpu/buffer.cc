@@ -4,9 +4,10 @@
 #include <sys/mman.h>
 
 #include <cerrno>
-#include <cstring>
 #include <limits>
 #include <utility>
+
+#include "base/system_error.h"
 
 namespace moetune::cpu {
 namespace {
@@ -27,7 +28,7 @@ Result<Buffer> Buffer::allocate(size_t bytes) {
         mmap(nullptr, rounded + slack, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (mapping == MAP_FAILED)
     return Error{ErrorCode::kOutOfMemory,
-                 fmt::format("cannot allocate {} bytes: {}", bytes, std::strerror(errno)),
+                 fmt::format("cannot allocate {} bytes: {}", bytes, error_text(errno)),
                  "Free memory, or choose a smaller problem."};
   const auto address = reinterpret_cast<uintptr_t>(mapping);
   const uintptr_t aligned = huge ? (address + kHugePage - 1) / kHugePage * kHugePage : address;

@@ -4,10 +4,10 @@
 
 #include <algorithm>
 
+#include "base/integers.h"
+
 namespace moetune::cpu {
 namespace {
-
-int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 int64_t panel_groups(const StageTactic& tactic, int64_t panels) {
   return ceil_div(panels, tactic.panels_per_task);

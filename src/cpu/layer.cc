@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/integers.h"
 #include "base/status_macros.h"
 #include "cpu/grouping.h"
 #include "cpu/stage.h"
@@ -12,7 +13,6 @@ namespace {
 constexpr int64_t kAlignment = 64;
 constexpr int64_t kColumnsPerTask = 512;
 
-int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 int64_t aligned(int64_t bytes) { return ceil_div(bytes, kAlignment) * kAlignment; }
 
 // One f32 row of GEMM 2.

@@ -5,13 +5,12 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/integers.h"
 #include "base/status_macros.h"
 #include "cpu/kernels/kernel_table.h"
 
 namespace moetune::cpu {
 namespace {
-
-constexpr int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 PanelGrid w13_grid(const FusedMoeSpec& spec) {
   PanelGrid grid;

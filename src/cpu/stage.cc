@@ -2,10 +2,10 @@
 
 #include <algorithm>
 
+#include "base/integers.h"
+
 namespace moetune::cpu {
 namespace {
-
-int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 int64_t step_blocks(const StageTactic& tactic, int64_t k_blocks) {
   return tactic.k_block == 0 ? k_blocks : std::min<int64_t>(k_blocks, tactic.k_block / kBlock);

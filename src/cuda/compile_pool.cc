@@ -11,6 +11,7 @@
 
 #include "base/child_process.h"
 #include "base/status_macros.h"
+#include "base/system_error.h"
 #include "cuda/compile_worker.h"
 
 namespace moetune::cuda {
@@ -23,8 +24,7 @@ Result<std::string> make_scratch_folder() {
   std::string pattern = (fs::temp_directory_path(error) / "moetune-jit-XXXXXX").string();
   if (error || ::mkdtemp(pattern.data()) == nullptr) {
     return Error{ErrorCode::kIo,
-                 fmt::format("cannot make a folder like {}: {}", pattern,
-                             std::generic_category().message(errno)),
+                 fmt::format("cannot make a folder like {}: {}", pattern, error_text(errno)),
                  "set TMPDIR to a folder that can be written"};
   }
   return pattern;

@@ -15,6 +15,7 @@
 #include "base/file.h"
 #include "base/hash.h"
 #include "base/status_macros.h"
+#include "base/system_error.h"
 #include "cuda/shared_library.h"
 
 namespace moetune::cuda {
@@ -27,8 +28,8 @@ using Clock = std::chrono::steady_clock;
 constexpr uint64_t kLargestMessage = uint64_t{1} << 30;
 
 Error io_error(const char* action, int error) {
-  return {ErrorCode::kIo, fmt::format("cannot {} a compiler process: {}", action,
-                                      std::generic_category().message(error))};
+  return {ErrorCode::kIo,
+          fmt::format("cannot {} a compiler process: {}", action, error_text(error))};
 }
 
 // Milliseconds for poll(): -1 waits for ever.

@@ -12,11 +12,11 @@
 #include <cstring>
 #include <ctime>
 #include <string_view>
-#include <system_error>
 #include <utility>
 
 #include "base/file.h"
 #include "base/status_macros.h"
+#include "base/system_error.h"
 #include "cuda/sha256.h"
 
 namespace moetune::cuda {
@@ -35,8 +35,6 @@ constexpr double kKeptShare = 0.8;
 constexpr time_t kAbandonedSeconds = 3600;
 // Reading an entry marks it as used, at most this often: a mark is a write.
 constexpr time_t kMarkSeconds = 60;
-
-std::string words(int error) { return std::generic_category().message(error); }
 
 class Descriptor {
  public:
@@ -100,11 +98,11 @@ Result<CubinCache> CubinCache::open(const std::string& folder, int64_t max_bytes
   MOETUNE_RETURN_IF_ERROR(make_private_folders(folder));
   const int descriptor = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
   if (descriptor < 0)
-    return Error{ErrorCode::kIo, fmt::format("cannot open {}: {}", folder, words(errno))};
+    return Error{ErrorCode::kIo, fmt::format("cannot open {}: {}", folder, error_text(errno))};
   CubinCache cache(folder, descriptor, max_bytes);
   struct stat status {};
   if (::fstat(descriptor, &status) != 0) {
-    return Error{ErrorCode::kIo, fmt::format("cannot look at {}: {}", folder, words(errno))};
+    return Error{ErrorCode::kIo, fmt::format("cannot look at {}: {}", folder, error_text(errno))};
   }
   if (const std::string why = why_not_private(status); !why.empty()) {
     return Error{ErrorCode::kUnsupported,
@@ -165,7 +163,7 @@ Status CubinCache::put(const std::string& key, const std::vector<uint8_t>& conte
   const auto fail = [&](int error) {
     ::unlinkat(descriptor_, temporary.c_str(), 0);
     return Error{ErrorCode::kIo,
-                 fmt::format("cannot write to the cache folder {}: {}", folder_, words(error)),
+                 fmt::format("cannot write to the cache folder {}: {}", folder_, error_text(error)),
                  "kernels are compiled again at the next start; free some space, make the folder "
                  "writable, or set "
                  "XDG_CACHE_HOME to another place"};

@@ -10,16 +10,14 @@
 #include <chrono>
 #include <cstdio>
 #include <ctime>
-#include <system_error>
 
 #include "base/environment.h"
 #include "base/file.h"
 #include "base/status_macros.h"
+#include "base/system_error.h"
 
 namespace moetune::journal {
 namespace {
-
-std::string words(int error) { return std::generic_category().message(error); }
 
 bool exists(const std::string& path) {
   struct stat status {};
@@ -44,7 +42,8 @@ std::string free_name(const std::string& path) {
 
 Status rename(const std::string& from, const std::string& to) {
   if (std::rename(from.c_str(), to.c_str()) == 0 || errno == ENOENT) return {};
-  return Error{ErrorCode::kIo, fmt::format("cannot rename {} to {}: {}", from, to, words(errno)),
+  return Error{ErrorCode::kIo,
+               fmt::format("cannot rename {} to {}: {}", from, to, error_text(errno)),
                "move it away by hand"};
 }
 
@@ -67,7 +66,7 @@ Status check_place(const std::string& path, bool may_be_missing) {
   if (::stat(path.c_str(), &status) != 0) {
     const int error = errno;
     if (error != ENOENT && error != ENOTDIR) {
-      return Error{ErrorCode::kIo, fmt::format("cannot look at {}: {}", path, words(error)),
+      return Error{ErrorCode::kIo, fmt::format("cannot look at {}: {}", path, error_text(error)),
                    "check the permissions of its folder"};
     }
     const std::string folder = parent_folder(path);
@@ -87,7 +86,7 @@ Status check_place(const std::string& path, bool may_be_missing) {
   }
   if (::access(path.c_str(), R_OK) != 0) {
     return Error{ErrorCode::kIo,
-                 fmt::format("cannot read {}{}: {}", path, owner_note(path), words(errno)),
+                 fmt::format("cannot read {}{}: {}", path, owner_note(path), error_text(errno)),
                  "ask its owner, or name another file"};
   }
   return {};

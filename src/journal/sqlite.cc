@@ -4,9 +4,9 @@
 #include <sqlite3.h>
 
 #include <filesystem>
-#include <system_error>
 
 #include "base/status_macros.h"
+#include "base/system_error.h"
 
 namespace moetune::journal {
 namespace {
@@ -46,7 +46,7 @@ Error error_of(sqlite3* database, int result, std::string_view path) {
   const int system = database == nullptr ? 0 : sqlite3_system_errno(database);
   const ErrorCode code = code_of(result);
   if (code == ErrorCode::kIo && system != 0)
-    words = fmt::format("{} ({})", std::generic_category().message(system), words);
+    words = fmt::format("{} ({})", error_text(system), words);
   if (code == ErrorCode::kInternal && database != nullptr) words = sqlite3_errmsg(database);
   if (code == ErrorCode::kDeadline) words = "another process holds it locked";
   return {code, fmt::format("{}: {}", path, words), hint_for(result)};

@@ -8,11 +8,11 @@
 
 #include <array>
 #include <cerrno>
-#include <system_error>
 #include <utility>
 
 #include "base/host.h"
 #include "base/status_macros.h"
+#include "base/system_error.h"
 #include "worker/messages.h"
 
 namespace moetune::worker {
@@ -48,8 +48,7 @@ std::vector<std::string> command_of(const WorkerOptions& options) {
 Result<std::pair<Descriptor, Descriptor>> make_pipe() {
   int ends[2];
   if (::pipe2(ends, O_CLOEXEC | O_NONBLOCK) != 0) {
-    return Error{ErrorCode::kIo,
-                 fmt::format("cannot make a pipe: {}", std::generic_category().message(errno))};
+    return Error{ErrorCode::kIo, fmt::format("cannot make a pipe: {}", error_text(errno))};
   }
   // The helper's end is an ordinary one.
   ::fcntl(ends[1], F_SETFL, 0);

@@ -11,16 +11,15 @@
 #include <cerrno>
 #include <cstring>
 #include <numeric>
-#include <system_error>
 
 #include "base/status_macros.h"
+#include "base/system_error.h"
 
 namespace moetune::worker {
 namespace {
 
 Error io_error(const char* action, int error) {
-  return {ErrorCode::kIo,
-          fmt::format("cannot {}: {}", action, std::generic_category().message(error))};
+  return {ErrorCode::kIo, fmt::format("cannot {}: {}", action, error_text(error))};
 }
 
 // Room for the descriptors of one message, aligned as the kernel wants it.

@@ -182,6 +182,30 @@ Result<Descriptor> file_of(const Tensors& tensors) {
   return make_memory_file(pieces);
 }
 
+namespace {
+
+void add_bytes(uint64_t& digest, const Tensors& tensors) {
+  for (const Tensor& tensor : tensors) {
+    const auto* bytes = static_cast<const uint8_t*>(tensor.data);
+    const size_t count = bytes == nullptr ? 0 : tensor.bytes();
+    for (size_t i = 0; i < count; ++i) digest = (digest ^ bytes[i]) * 0x100000001b3u;
+  }
+}
+
+}  // namespace
+
+Result<std::string> data_digest(Workbench& bench, const Case& what) {
+  uint64_t digest = 0xcbf29ce484222325u;
+  WeightSource& weights = bench.weights(Scale::kFull);
+  if (weights.chunks() > 0) {
+    MOETUNE_ASSIGN_OR_RETURN(const Tensors chunk, weights.chunk(0));
+    add_bytes(digest, chunk);
+  }
+  MOETUNE_ASSIGN_OR_RETURN(const Tensors arguments, bench.arguments(what, Scale::kFull, 0));
+  add_bytes(digest, arguments);
+  return fmt::format("{:016x}", digest);
+}
+
 Json error_to_json(const Error& error) {
   return Json{{"code", to_string(error.code)}, {"message", error.message}, {"hint", error.hint}};
 }

@@ -46,6 +46,11 @@ Result<std::vector<std::vector<std::byte>>> fetch_tensors(Tensors& tensors, cons
 /// A file with the data of tensors that have some.
 Result<Descriptor> file_of(const Tensors& tensors);
 
+/// What a bench's data are, as 16 hexadecimal digits: FNV-1a over the bytes of the first chunk of
+/// its weights at full scale, then of the inputs of `what`'s sample 0. Two processes whose digits
+/// differ do not speak of the same data.
+Result<std::string> data_digest(Workbench& bench, const Case& what);
+
 Json error_to_json(const Error& error);
 Error read_error(JsonReader& reader);
 

@@ -143,6 +143,10 @@ Result<Server::Answer> Server::open(JsonReader& request) {
   const Problem problem = read_problem(request);
   PlaceOptions options;
   request.optional_object("options", [&](JsonReader& names) { options = read_strings(names); });
+  bool wants_digest = false;
+  request.members([&](const std::string& name, const Json&) { wants_digest |= name == "case"; });
+  Case example;
+  if (wants_digest) example = read_case(request);
   if (!request.ok()) return request_error(request);
 
   sessions_.erase(id);
@@ -166,6 +170,10 @@ Result<Server::Answer> Server::open(JsonReader& request) {
   Answer answer{.fields = {{"device", session->place->device().properties().key()},
                            {"runners", std::move(runners)}},
                 .files = {}};
+  if (wants_digest) {
+    MOETUNE_ASSIGN_OR_RETURN(answer.fields["digest"],
+                             data_digest(session->place->bench(), example));
+  }
   sessions_[id] = std::move(session);
   return answer;
 }

@@ -23,6 +23,9 @@ using Kind = worker::Reply::Kind;
 
 namespace {
 
+// What parent and helper must make alike: a few rows, of a workload that every router has.
+const Case kExample{.tokens = 4};
+
 std::string identity(const Candidate& candidate) {
   return fmt::format("{}@{}", candidate.text(), candidate.runner_version);
 }
@@ -72,6 +75,8 @@ class WorkerExecutor final : public Executor {
   Result<Sample> measure_one(const Candidate& candidate, int stage, int calls);
   std::string spot() const;
   double run_limit_s(int calls);
+  // Whether the helper makes the inputs that this process judges by.
+  bool makes_data() const { return place_.bench != nullptr && !place_.sends_arguments; }
   Json request(const char* what) const { return Json{{"do", what}, {"session", session_}}; }
 
   std::shared_ptr<WorkerHost> owner_;
@@ -85,6 +90,7 @@ class WorkerExecutor final : public Executor {
   bool has_session_ = false;
   bool has_load_ = false;
   bool has_selection_ = false;
+  std::string digest_;  // Of what this process judges by; empty: not worked out yet.
 
   std::map<std::string, double> first_run_s_;  // by spot
 };
@@ -131,19 +137,38 @@ Reply WorkerExecutor::open_session() {
   Json open = request("open");
   open["problem"] = worker::problem_to_json(place_.problem);
   open["options"] = strings_to_json(place_.options);
+  if (makes_data()) {
+    if (digest_.empty()) {
+      auto digest = worker::data_digest(*place_.bench, kExample);
+      if (!digest.ok()) return {.kind = Kind::kError, .error = std::move(digest).error()};
+      digest_ = std::move(digest).value();
+    }
+    open["case"] = worker::case_to_json(kExample);
+  }
   const int deaths = host_.deaths_in_row;
   Reply reply = host_.ask(std::move(open), {}, host_.options.policy.start_s, "opening its device");
   if (reply.kind != Kind::kAnswer) return reply;
   host_.deaths_in_row = deaths;  // It has not run anything yet.
   std::string device;
+  std::string digest;
   JsonReader reader(reply.answer.fields, "open");
   reader.required("device", device);
+  reader.optional("digest", digest);
   if (!reader.ok()) return {.kind = Kind::kError, .error = reader.error()};
-  if (place_.device_key.empty() || place_.device_key == device) return reply;
-  return {.kind = Kind::kError,
-          .error = {ErrorCode::kUnsupported,
-                    fmt::format("the helper process sees another device: '{}', not '{}'", device,
-                                place_.device_key)}};
+  if (!place_.device_key.empty() && place_.device_key != device) {
+    return {.kind = Kind::kError,
+            .error = {ErrorCode::kUnsupported,
+                      fmt::format("the helper process sees another device: '{}', not '{}'", device,
+                                  place_.device_key)}};
+  }
+  if (makes_data() && digest != digest_) {
+    return {.kind = Kind::kError,
+            .error = {ErrorCode::kUnsupported,
+                      fmt::format("the helper process makes other data: {} of {}, not {}", digest,
+                                  place_.problem.key(), digest_),
+                      "install moetune and moetune-worker of one build together"}};
+  }
+  return reply;
 }
 
 Reply WorkerExecutor::send_selection() {

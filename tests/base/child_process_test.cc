@@ -11,7 +11,7 @@ namespace moetune {
 namespace {
 
 using namespace std::chrono_literals;
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 std::vector<std::string> script(const std::string& text) { return {"/bin/sh", "-c", text}; }
 

@@ -9,9 +9,9 @@
 namespace moetune::cli {
 namespace {
 
-using testing::ElementsAre;
-using testing::HasSubstr;
-using testing::IsEmpty;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 
 BenchRow row(int64_t tokens, double default_us, double tuned_us, const char* workload = "uniform") {
   BenchRow row{.tokens = tokens, .workload = workload, .provenance = Provenance::kTuned};

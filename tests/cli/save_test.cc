@@ -12,7 +12,7 @@ namespace moetune::cli {
 namespace {
 
 namespace fs = std::filesystem;
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 DeviceProperties device(const std::string& cores = "2") {
   return {"cpu", "a processor", {{"cores", cores}, {"isa", "avx2"}}, {}};

@@ -7,7 +7,7 @@
 namespace moetune::cli {
 namespace {
 
-using testing::ElementsAre;
+using ::testing::ElementsAre;
 
 TEST(Tokens, AreAListOrARangeOfPowersOfTwoOrBoth) {
   EXPECT_THAT(*parse_tokens("1,64,4096"), ElementsAre(1, 64, 4096));

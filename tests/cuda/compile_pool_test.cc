@@ -14,7 +14,7 @@ namespace moetune::cuda {
 namespace {
 
 using namespace std::chrono_literals;
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 const CompileJob kJob{
     .source = "x", .headers = {{"a.cuh", "1"}}, .kernels = {"k"}, .options = {"-DX"}};

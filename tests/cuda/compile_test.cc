@@ -6,8 +6,8 @@
 namespace moetune::cuda {
 namespace {
 
-using testing::HasSubstr;
-using testing::Not;
+using ::testing::HasSubstr;
+using ::testing::Not;
 
 // As NVRTC 13.0 reports two kernels, one of which calls a function that is not inlined.
 constexpr const char* kLog = R"(ptxas info    : 0 bytes gmem

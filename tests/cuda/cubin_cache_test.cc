@@ -16,7 +16,7 @@ namespace moetune::cuda {
 namespace {
 
 namespace fs = std::filesystem;
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 using Content = std::vector<uint8_t>;
 
 constexpr int64_t kPlenty = int64_t{1} << 30;

@@ -10,7 +10,7 @@
 namespace moetune::cuda {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 class DeviceTest : public testing::Test {
  protected:

@@ -8,7 +8,7 @@
 namespace moetune::cuda {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 // A driver that starts as the test wants it to.
 CUresult start_result = 0;

@@ -8,8 +8,8 @@
 namespace moetune::cuda {
 namespace {
 
-using testing::Contains;
-using testing::HasSubstr;
+using ::testing::Contains;
+using ::testing::HasSubstr;
 
 const CompileRequest kRequest{.label = "a candidate",
                               .arch = {9, 0},

@@ -17,9 +17,9 @@ namespace {
 
 namespace fs = std::filesystem;
 using Origin = CompiledProgram::Origin;
-using testing::Contains;
-using testing::HasSubstr;
-using testing::IsEmpty;
+using ::testing::Contains;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 
 constexpr const char* kScale = R"(
 template <int factor> __global__ void scale(float* x) { x[threadIdx.x] *= factor; }

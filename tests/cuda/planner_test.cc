@@ -6,7 +6,7 @@
 namespace moetune::cuda {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 const ArchitectureLimits& limits(int sm) {
   const ArchitectureLimits* found = find_limits(sm);

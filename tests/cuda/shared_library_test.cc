@@ -15,8 +15,8 @@ namespace moetune::cuda {
 namespace {
 
 namespace fs = std::filesystem;
-using testing::Contains;
-using testing::HasSubstr;
+using ::testing::Contains;
+using ::testing::HasSubstr;
 
 constexpr const char* kSoname = "libmoetune_test.so.1";
 

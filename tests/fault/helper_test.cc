@@ -81,6 +81,45 @@ TEST_F(FaultTest, AnotherDeviceThanTheParentsIsRefused) {
   EXPECT_THAT(made.error().message, HasSubstr("cuda sm=90"));
 }
 
+// The same problem with other inputs, as another build of one version might make them.
+class OtherInputs final : public Workbench {
+ public:
+  explicit OtherInputs(Workbench& bench) : bench_(bench) {}
+  const Problem& problem() const override { return bench_.problem(); }
+  WeightSource& weights(Scale scale) override { return bench_.weights(scale); }
+  Result<Tensors> arguments(const Case& c, Scale scale, int sample) override {
+    return bench_.arguments({c.tokens, c.workload, c.seed + 1}, scale, sample);
+  }
+  int outputs() const override { return bench_.outputs(); }
+  std::vector<int64_t> check_rows(const Case& c, Scale scale, int sample) override {
+    return bench_.check_rows(c, scale, sample);
+  }
+  Verdict judge(const Case& c, Scale scale, int sample, std::span<const int64_t> rows,
+                const Tensors& outputs) override {
+    return bench_.judge(c, scale, sample, rows, outputs);
+  }
+  Work work(const Case& c, Scale scale, int sample) override {
+    return bench_.work(c, scale, sample);
+  }
+
+ private:
+  Workbench& bench_;
+};
+
+TEST_F(FaultTest, AHelperThatMakesOtherDataIsRefusedUnlessItIsSentThem) {
+  start();
+  OtherInputs other(*bench_);
+  WorkerPlace place{.problem = bench_->problem(), .options = {}, .device_key = {}, .bench = &other};
+  const auto made = make_worker_executor(host_, place);
+  ASSERT_FALSE(made.ok());
+  EXPECT_EQ(made.error().code, ErrorCode::kUnsupported);
+  EXPECT_THAT(made.error().message, HasSubstr("makes other data"));
+  EXPECT_THAT(made.error().hint, HasSubstr("one build"));
+  EXPECT_EQ(verdict("good"), "") << "and is nobody's death";
+  place.sends_arguments = true;
+  EXPECT_TRUE(make_worker_executor(host_, place).ok());
+}
+
 TEST_F(FaultTest, AnOperatorThatTheHelperDoesNotHaveIsSaid) {
   start();
   const auto made =

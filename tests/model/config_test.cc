@@ -9,9 +9,9 @@
 namespace moetune {
 namespace {
 
-using testing::HasSubstr;
-using testing::IsEmpty;
-using testing::SizeIs;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
 
 ModelSpec parsed(const Json& config, const std::string& quantisation = "") {
   auto spec = parse_model(config.dump(), quantisation, "config.json");

@@ -7,7 +7,7 @@
 namespace moetune {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 ModelSpec preset(const char* name) {
   const ModelSpec* spec = find_preset(name);

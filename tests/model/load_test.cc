@@ -14,8 +14,8 @@ namespace moetune {
 namespace {
 
 namespace fs = std::filesystem;
-using testing::HasSubstr;
-using testing::StartsWith;
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
 
 class LoadModel : public testing::Test {
  protected:

@@ -9,7 +9,7 @@
 namespace moetune {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 ModelSpec with(const Json& quantisation_config, const std::string& hf_quant_config = "") {
   Json config = qwen3_moe_config();

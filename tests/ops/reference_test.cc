@@ -10,8 +10,8 @@
 namespace moetune {
 namespace {
 
-using testing::ElementsAre;
-using testing::HasSubstr;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 using testing_moe::all_tokens;
 using testing_moe::ListedWeights;
 using testing_moe::plain_weights;

@@ -14,7 +14,7 @@
 namespace moetune {
 namespace {
 
-using testing::ElementsAre;
+using ::testing::ElementsAre;
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 

@@ -9,7 +9,7 @@
 namespace moetune {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 FusedMoeSpec qwen3() {
   return {.hidden = 2048, .intermediate = 768, .experts = 128, .global_experts = 128, .top_k = 8};

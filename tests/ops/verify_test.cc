@@ -11,7 +11,7 @@
 namespace moetune {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 using testing_moe::all_tokens;
 using testing_moe::KernelOptions;
 using testing_moe::ListedWeights;

@@ -12,7 +12,7 @@
 namespace moetune {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 using testing_moe::ListedWeights;
 using testing_moe::plain_weights;
 using testing_moe::small_spec;

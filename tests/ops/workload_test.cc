@@ -14,7 +14,7 @@
 namespace moetune {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 FusedMoeSpec spec_of(int64_t experts, int top_k, RouterSpec router = {}) {
   return {.hidden = 8,

@@ -16,10 +16,10 @@
 namespace moetune {
 namespace {
 
-using testing::AllOf;
-using testing::Each;
-using testing::HasSubstr;
-using testing::IsEmpty;
+using ::testing::AllOf;
+using ::testing::Each;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 
 class ChooseOneTest : public testing::Test {
  protected:

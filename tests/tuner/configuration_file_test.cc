@@ -21,8 +21,8 @@ namespace moetune {
 namespace {
 
 namespace fs = std::filesystem;
-using testing::AllOf;
-using testing::HasSubstr;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
 
 class ConfigurationFileTest : public testing::Test {
  protected:

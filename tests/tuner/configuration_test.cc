@@ -13,8 +13,8 @@
 namespace moetune {
 namespace {
 
-using testing::AllOf;
-using testing::HasSubstr;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
 
 TunedConfiguration sample() {
   TunedConfiguration configuration;

@@ -8,7 +8,7 @@
 namespace moetune {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 FunctionRunner::Definition definition(int64_t* seen) {
   FunctionRunner::Definition made;

@@ -14,21 +14,21 @@
 namespace moetune {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 constexpr int64_t kRows = 3;
-constexpr int64_t kColumns = 64;
+constexpr int64_t kWidth = 64;
 const std::vector<int64_t> kAllRows = {0, 1, 2};
 
 std::vector<float> values() {
-  std::vector<float> made(kRows * kColumns);
+  std::vector<float> made(kRows * kWidth);
   for (size_t i = 0; i < made.size(); ++i) made[i] = std::sin(static_cast<float>(i)) * 10;
   return made;
 }
 
 std::string compare(std::vector<float> reference, std::vector<float> got) {
-  return why_different({"y", DataType::kF32, {kRows, kColumns}, reference.data()},
-                       {"y", DataType::kF32, {kRows, kColumns}, got.data()}, kAllRows);
+  return why_different({"y", DataType::kF32, {kRows, kWidth}, reference.data()},
+                       {"y", DataType::kF32, {kRows, kWidth}, got.data()}, kAllRows);
 }
 
 std::string compare_bf16(const std::vector<float>& reference, const std::vector<float>& got) {
@@ -36,8 +36,8 @@ std::string compare_bf16(const std::vector<float>& reference, const std::vector<
   std::vector<uint16_t> b;
   for (float value : reference) a.push_back(float_to_bf16(value));
   for (float value : got) b.push_back(float_to_bf16(value));
-  return why_different({"y", DataType::kBf16, {kRows, kColumns}, a.data()},
-                       {"y", DataType::kBf16, {kRows, kColumns}, b.data()}, kAllRows);
+  return why_different({"y", DataType::kBf16, {kRows, kWidth}, a.data()},
+                       {"y", DataType::kBf16, {kRows, kWidth}, b.data()}, kAllRows);
 }
 
 std::vector<float> changed(std::vector<float> made, const std::function<void(float*)>& change) {
@@ -59,9 +59,9 @@ TEST(OutputComparison, RoundingOfAnotherOrderPasses) {
 TEST(OutputComparison, OneWrongValueIsFoundAndItsRowNamed) {
   const std::vector<float> reference = values();
   const auto with = [&](float value) {
-    return compare(reference, changed(reference, [&](float* y) { y[kColumns + 5] = value; }));
+    return compare(reference, changed(reference, [&](float* y) { y[kWidth + 5] = value; }));
   };
-  EXPECT_THAT(with(reference[kColumns + 5] + 1), HasSubstr("y row 1: relative RMS error"));
+  EXPECT_THAT(with(reference[kWidth + 5] + 1), HasSubstr("y row 1: relative RMS error"));
   EXPECT_THAT(with(0), HasSubstr("y row 1"));
   EXPECT_THAT(with(NAN), HasSubstr("y row 1: value 5 is not finite"));
   EXPECT_THAT(with(INFINITY), HasSubstr("y row 1: value 5 is not finite"));
@@ -69,15 +69,15 @@ TEST(OutputComparison, OneWrongValueIsFoundAndItsRowNamed) {
 
 TEST(OutputComparison, ASmallRowAmongLargeOnesIsHeldToItsOwnSize) {
   std::vector<float> reference = values();
-  for (int64_t i = 0; i < kColumns; ++i) reference[static_cast<size_t>(i)] *= 1e-6f;
+  for (int64_t i = 0; i < kWidth; ++i) reference[static_cast<size_t>(i)] *= 1e-6f;
   const auto got = changed(reference, [](float* y) {
-    for (int64_t i = 0; i < kColumns; ++i) y[i] *= 1.5f;
+    for (int64_t i = 0; i < kWidth; ++i) y[i] *= 1.5f;
   });
   EXPECT_THAT(compare(reference, got), HasSubstr("y row 0"));
 }
 
 TEST(OutputComparison, ARowOfZerosMustBeZeros) {
-  std::vector<float> reference(kRows * kColumns, 0.0f);
+  std::vector<float> reference(kRows * kWidth, 0.0f);
   EXPECT_EQ(compare(reference, reference), "");
   EXPECT_NE(compare(reference, changed(reference, [](float* y) { y[0] = 1e-20f; })), "");
 }
@@ -95,10 +95,10 @@ TEST(OutputComparison, WhatTheDefaultMakesOfInfinitiesOthersMustMakeToo) {
 
 TEST(OutputComparison, OnlyTheGivenRowsAreComparedInTheirOrder) {
   std::vector<float> reference = values();
-  std::vector<float> got(reference.begin() + 2 * kColumns, reference.end());
+  std::vector<float> got(reference.begin() + 2 * kWidth, reference.end());
   const std::vector<int64_t> last = {2};
-  EXPECT_EQ(why_different({"y", DataType::kF32, {kRows, kColumns}, reference.data()},
-                          {"y", DataType::kF32, {1, kColumns}, got.data()}, last),
+  EXPECT_EQ(why_different({"y", DataType::kF32, {kRows, kWidth}, reference.data()},
+                          {"y", DataType::kF32, {1, kWidth}, got.data()}, last),
             "");
 }
 

@@ -16,9 +16,9 @@
 namespace moetune {
 namespace {
 
-using testing::ElementsAre;
-using testing::HasSubstr;
-using testing::IsEmpty;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 using Source = AutoTuner::Source;
 
 TunedConfiguration configuration_of(Plan plan, DeviceProperties device = sample_device()) {

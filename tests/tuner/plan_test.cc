@@ -15,8 +15,8 @@
 namespace moetune {
 namespace {
 
-using testing::ElementsAre;
-using testing::HasSubstr;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 
 std::string why_uncovered(Plan plan) {
   const Status status = plan.check_coverage();

@@ -12,8 +12,8 @@
 namespace moetune {
 namespace {
 
-using testing::ElementsAre;
-using testing::HasSubstr;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 
 Buckets buckets(std::vector<int64_t> sizes, BucketRounding rounding = BucketRounding::kFloor) {
   auto made = Buckets::from(std::move(sizes), rounding);

@@ -12,7 +12,7 @@
 namespace moetune {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 Space tiles() {
   return Space({{"tile_m", {16, 32, 64}, ""}, {"order", {"rows", "columns"}, ""}},

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include "base/integers.h"
+
 namespace moetune::cuda {
 namespace {
 
@@ -10,8 +12,6 @@ namespace {
 constexpr int64_t kMostExperts = kernels::kGroupThreads;
 constexpr int kMostTopK = 32;
 constexpr int kMostGroups = 32;
-
-int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 MatrixLayout matrix_layout(int64_t rows, int64_t k, bool gated, int format) {
   MatrixLayout m;

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <utility>
 
+#include "base/integers.h"
 #include "base/status_macros.h"
 #include "moetune/moe_spec.h"
 
@@ -97,8 +98,6 @@ Status check_router(const FusedMoeSpec& spec) {
   }
   return {};
 }
-
-int64_t ceil_div(int64_t value, int64_t divisor) { return (value + divisor - 1) / divisor; }
 
 // One matrix [rows, k] with its scales, apart from scales per tensor.
 int64_t matrix_bytes(WeightFormat format, int64_t rows, int64_t k) {

@@ -9,7 +9,7 @@
 namespace moetune::cuda {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 // `count` adds one to each number. `spin` keeps one block busy for some nanoseconds, having let its
 // successor start at once where that was launched so. `fault` writes where there is no memory.
