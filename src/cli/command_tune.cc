@@ -216,8 +216,8 @@ class TuneCommand final : public Command {
     journal_.declare(flags);
     flags.value(
         "--isolation", "WHERE", &isolation_,
-        "Where candidates run: worker (a helper process, the default on a CPU where there is "
-        "one) or in-process");
+        "Where candidates run: worker (a helper process, the default where there is one) or "
+        "in-process");
   }
   Result<Exit> run(Output& output) override;
 

@@ -40,9 +40,6 @@ Error with_other_formats(const LayerFlags::Layer& layer, Error error) {
 Result<Isolation> isolate(Backend& backend, const FusedMoeSpec& spec,
                           const DeviceFlags::Values& flags, Where where, Output& output) {
   if (where == Where::kHere) return Isolation{};
-  // A helper has been tried with CPU kernels alone so far: on a GPU it has to be asked for.
-  const bool is_gpu = backend.device().properties().kind == "cuda";
-  if (is_gpu && where == Where::kHelperOrHere) return Isolation{};
   Result<Isolation> started =
       start_isolation(backend, {.name = flags.device,
                                 .memory_bytes = flags.memory_bytes.value_or(0),

@@ -70,7 +70,8 @@ void end_with_parent() {
     pollfd hangup{kHelperSocket, POLLRDHUP, 0};
     while (::poll(&hangup, 1, -1) < 0 && errno == EINTR) {
     }
-    end_group();
+    // Closed in this process: it is ending by itself, with a status of its own.
+    if ((hangup.revents & POLLNVAL) == 0) end_group();
   }).detach();
 }
 

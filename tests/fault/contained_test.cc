@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <cmath>
+#include <ostream>
 #include <thread>
 
 #include "fault/fault_test.h"
@@ -28,6 +29,8 @@ struct Expected {
   const char* reason;
   bool costs_a_helper;
 };
+
+void PrintTo(const Expected& expected, std::ostream* out) { *out << expected.kind; }
 
 class Contained : public FaultTest, public ::testing::WithParamInterface<Expected> {};
 

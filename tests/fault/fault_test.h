@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/child_process.h"
 #include "fault/operator/faulty_operator.h"
 #include "worker/worker_host.h"
 
@@ -30,7 +31,7 @@ class FaultTest : public ::testing::Test {
   }
 
   void start(WorkerPolicy policy = patient(),
-             std::vector<std::string> command = {MOETUNE_FAULTY_WORKER}) {
+             std::vector<std::string> command = find_helper_program("moetune-worker-faulty")) {
     executor_.reset();
     auto host = WorkerHost::start({std::move(command), policy});
     ASSERT_TRUE(host.ok()) << host.error().message;

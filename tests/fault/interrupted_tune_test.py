@@ -87,7 +87,7 @@ class Isolation(program.ProgramTest):
         self.assertEqual(run.json()["respawns"], 0)
         self.assertEqual(run.json()["rejected"], [])
         self.assertEqual(run.json()["warnings"], [])
-        self.assertGreater(run.json()["measurements"], 10)
+        self.assertGreater(run.json()["measurements"], 0)
 
     def test_a_memory_limit_holds_in_the_helper_too(self):
         run = self.run_program("tune", self.model, "--device", "cpu", "--tokens", "1,4096", "--budget", "2s", "--memory", "512KiB",

@@ -15,7 +15,10 @@ struct ProcessInfo {
   pid_t pid = 0;
   pid_t parent = 0;
   pid_t group = 0;
-  char state = '?';  ///< 'Z': ended, and nobody has asked how.
+  char state = '?';  ///< Of its first thread. 'Z': ended, and nobody has asked how.
+  int threads = 0;
+  /// A first thread that has ended may have others behind it, which keep descriptors open.
+  bool is_running() const { return state != 'Z' || threads > 1; }
 };
 
 /// All processes that can be seen. Any of them may be gone by the time it is looked at.
@@ -30,8 +33,10 @@ inline std::vector<ProcessInfo> all_processes() {
     const size_t end = text.rfind(')');
     if (end == std::string::npos) continue;
     info.pid = static_cast<pid_t>(std::stol(text));
-    if (std::sscanf(text.c_str() + end + 1, " %c %d %d", &info.state, &info.parent, &info.group) ==
-        3)
+    constexpr const char* kFields =
+        " %c %d %d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %d";
+    if (std::sscanf(text.c_str() + end + 1, kFields, &info.state, &info.parent, &info.group,
+                    &info.threads) == 4)
       found.push_back(info);
   }
   return found;
@@ -40,7 +45,7 @@ inline std::vector<ProcessInfo> all_processes() {
 /// Those of a group that still run.
 inline int running_in_group(pid_t group) {
   int count = 0;
-  for (const ProcessInfo& info : all_processes()) count += info.group == group && info.state != 'Z';
+  for (const ProcessInfo& info : all_processes()) count += info.group == group && info.is_running();
   return count;
 }
 
