@@ -133,7 +133,10 @@ TEST_P(Layer, IsExactWithEveryTacticWhereArithmeticIs) {
   }
 }
 
-TEST_P(Layer, GivesTheSameBitsOnAnyNumberOfThreads) {
+// Also under the thread sanitizer.
+class LayerThreads : public Layer {};
+
+TEST_P(LayerThreads, AnyNumberGivesTheSameBits) {
   for (const WeightFormat format : kFormats) {
     LayerCase layer(small_spec(320, 208, 6, 3, format, Activation::kSwiGlu), 70, Values::kClose,
                     11);
@@ -216,6 +219,11 @@ TEST_P(Layer, WorksInPassesWithTheSameResult) {
 }
 
 INSTANTIATE_TEST_SUITE_P(EveryInstructionSet, Layer, testing::ValuesIn(kAll),
+                         [](const auto& instance) {
+                           return std::string(to_string(instance.param));
+                         });
+
+INSTANTIATE_TEST_SUITE_P(EveryInstructionSet, LayerThreads, testing::ValuesIn(kAll),
                          [](const auto& instance) {
                            return std::string(to_string(instance.param));
                          });
