@@ -17,6 +17,10 @@ std::string FakeRunner::layout(const Candidate& candidate) const {
   return layout_of ? layout_of(candidate) : "plain";
 }
 
+std::vector<std::string> FakeRunner::layouts() const {
+  return all_layouts.empty() ? TunableRunner::layouts() : all_layouts;
+}
+
 std::string FakeRunner::why_excluded(const Candidate& candidate, int64_t tokens) const {
   return exclude ? exclude(candidate, tokens) : "";
 }
