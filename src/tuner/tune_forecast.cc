@@ -12,10 +12,14 @@
 namespace moetune {
 namespace {
 
-// Samples until something was done: ten rounds with the default, other traffic, a check.
-constexpr double kConfirmSamples = 60;
-// Samples for the sizes between two buckets, mostly single rounds at an end.
-constexpr double kIntervalSamples = 15;
+// Samples, until something was done. A confirmation: ten rounds with the default, and other
+// traffic.
+constexpr double kConfirmSamples = 48;
+// The sizes between two buckets whose choices differ: some comparisons until the crossover is
+// found.
+constexpr double kIntervalSamples = 120;
+// A race: each candidate once, and some of the best more often.
+constexpr double kRaceSamples = 30;
 
 class Forecast {
  public:
@@ -38,10 +42,20 @@ class Forecast {
     for (size_t i = 0; i <= index; ++i) {
       if (state_.buckets[i].searches[state_.group].fallback_us > 0) known = &state_.buckets[i];
     }
-    if (known == nullptr) return 0;
+    double known_us = 0;
+    if (known != nullptr) {
+      known_us = expected_us(state_, *known, known->scale);
+    } else {
+      // In its first race, as far as the default was timed already.
+      known = &state_.buckets.front();
+      const MeasurementRecord* first = state_.meter.known().timed(
+          state_.space.fallback(known->tokens), state_.spot(known->tokens, known->scale), -1);
+      if (first == nullptr) return 0;
+      known_us = first->time.median_us;
+    }
     const double ratio = work_of(state_, state_.buckets[index].tokens, known->scale) /
                          work_of(state_, known->tokens, known->scale);
-    const double us = ratio * expected_us(state_, *known, known->scale);
+    const double us = ratio * known_us;
     return 1e-6 * us * setting_for(state_.meter.policy(), us).calls;
   }
 
@@ -64,7 +78,9 @@ class Forecast {
   }
 
   double races_end_s() const {
-    const double pace_s = pace(Step::kRaces, &BucketState::raced_s, 0);
+    const int candidates = state_.meter.most_candidates();
+    const double pace_s =
+        pace(Step::kRaces, &BucketState::raced_s, candidates > 0 ? kRaceSamples + candidates : 0);
     double now = now_s_;
     bool is_short_of_time = false;
     for (size_t i = 0; i < state_.buckets.size(); ++i) {
@@ -99,14 +115,28 @@ class Forecast {
     return std::max(now_s_, std::min(now, state_.confirm_end_s));
   }
 
+  // Only where neighbours differ is there anything to measure between them.
   double intervals_s() const {
     const bool is_here = at_.step == Step::kIntervals;
     const double pace_s = pace(Step::kIntervals, &BucketState::settled_s, kIntervalSamples);
     double seconds = 0;
-    for (size_t i = is_here ? at_.index : 0; i < state_.buckets.size(); ++i) {
-      if (!state_.buckets[i].is_default || !is_here) seconds += pace_s * sample_s_[i];
+    for (size_t i = is_here ? at_.index : 1; i < state_.buckets.size(); ++i) {
+      if (i > 0 && differ(state_.buckets[i - 1], state_.buckets[i]))
+        seconds += pace_s * sample_s_[i];
     }
     return std::max(0.0, seconds - (is_here ? now_s_ - at_.since_s : 0));
+  }
+
+  // By what was decided, or else by what leads.
+  bool differ(const BucketState& a, const BucketState& b) const {
+    const Candidate* first = leader(a);
+    const Candidate* second = leader(b);
+    return first != nullptr && second != nullptr && !(*first == *second);
+  }
+  const Candidate* leader(const BucketState& bucket) const {
+    if (!bucket.is_default) return &bucket.chosen;
+    const auto& ranking = bucket.searches[state_.group].ranking;
+    return ranking.empty() ? nullptr : &ranking[0].candidate;
   }
 
   const TuneState& state_;

@@ -284,6 +284,7 @@ void Meter::begin(const std::string& phase, int64_t tokens, int candidates_left)
   progress_.phase = phase;
   progress_.tokens = tokens;
   progress_.candidates_left = candidates_left;
+  most_candidates_ = std::max(most_candidates_, candidates_left);
   tell(true);
 }
 

@@ -115,6 +115,8 @@ class Meter {
   /// Sets what is going on; reports it at once.
   void begin(const std::string& phase, int64_t tokens, int candidates_left);
   void set_candidates_left(int count) { progress_.candidates_left = count; }
+  /// That were told of at once so far.
+  int most_candidates() const { return most_candidates_; }
   void set_buckets_done(int count) { progress_.buckets_done = count; }
   /// Says when the run will have ended, in seconds after the start, whenever progress is told.
   void forecast_with(std::function<double()> end_s) { forecast_ = std::move(end_s); }
@@ -153,6 +155,7 @@ class Meter {
 
   TuneProgress progress_;
   double told_s_ = 0;
+  int most_candidates_ = 0;
   std::function<double()> forecast_;
 };
 

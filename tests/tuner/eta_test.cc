@@ -79,7 +79,7 @@ TEST_F(Eta, OfARunThatTakesUpAnInterruptedOne) {
   make_world(60, {1, 4, 16, 64, 256, 1024}, 2000, 20, 0.02);
   const double start = world_->now_s;
   world_->on_sample = [&] {
-    if (world_->now_s - start > 12) world_->stop.request_stop();
+    if (world_->now_s - start > 3) world_->stop.request_stop();
   };
   world_->budget_s = 60;
   ASSERT_TRUE(world_->tune()->interrupted);
