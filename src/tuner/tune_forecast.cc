@@ -18,6 +18,8 @@ constexpr double kConfirmSamples = 48;
 // The sizes between two buckets whose choices differ: some comparisons until the crossover is
 // found.
 constexpr double kIntervalSamples = 120;
+// The sizes below the first bucket: one comparison.
+constexpr double kEdgeSamples = 45;
 // A race: each candidate once, and some of the best more often.
 constexpr double kRaceSamples = 30;
 
@@ -120,11 +122,19 @@ class Forecast {
     const bool is_here = at_.step == Step::kIntervals;
     const double pace_s = pace(Step::kIntervals, &BucketState::settled_s, kIntervalSamples);
     double seconds = 0;
-    for (size_t i = is_here ? at_.index : 1; i < state_.buckets.size(); ++i) {
-      if (i > 0 && differ(state_.buckets[i - 1], state_.buckets[i]))
-        seconds += pace_s * sample_s_[i];
+    for (size_t i = is_here ? at_.index : 0; i < state_.buckets.size(); ++i) {
+      const bool is_open =
+          i == 0 ? has_sizes_below() : differ(state_.buckets[i - 1], state_.buckets[i]);
+      if (is_open) seconds += (i == 0 ? kEdgeSamples : pace_s) * sample_s_[i];
     }
     return std::max(0.0, seconds - (is_here ? now_s_ - at_.since_s : 0));
+  }
+
+  // Where something else than the default leads, it must hold below the first bucket too.
+  bool has_sizes_below() const {
+    const BucketState& first = state_.buckets.front();
+    const Candidate* leads = leader(first);
+    return first.tokens > 1 && leads != nullptr && !(*leads == state_.space.fallback(first.tokens));
   }
 
   // By what was decided, or else by what leads.

@@ -11,14 +11,18 @@ import program
 
 
 class JournalTest(program.ProgramTest):
-    FAST = ["--device", "cpu", "--tokens", "1,8", "--budget", "2s"]
+    @staticmethod
+    def flags(tokens="1,8", budget="2s"):
+        return ["--device", "cpu", "--tokens", tokens, "--budget", budget]
+
+    FAST = flags()
 
     def setUp(self):
         super().setUp()
         self.path = self.cache / "moetune" / "journal.db"
 
-    def tune(self, *more, **changes):
-        run = self.run_program("tune", self.model, *self.FAST, *more, "--json", **changes)
+    def tune(self, *more, flags=FAST, **changes):
+        run = self.run_program("tune", self.model, *flags, *more, "--json", **changes)
         self.assert_done(run)
         return run
 
@@ -50,7 +54,7 @@ class Tune(JournalTest):
         self.assertNotIn("unix_ms", first["ceilings"])
         for budget in ["2s", "1s", "500ms"]:
             started = time.monotonic()
-            run = self.tune("--budget", budget)
+            run = self.tune(flags=self.flags(budget=budget))
             self.assertLess(time.monotonic() - started, 10)
             again = run.json()
             self.assertEqual(again["measurements"], 0)
@@ -74,10 +78,10 @@ class Tune(JournalTest):
 
     def test_fewer_buckets_are_there_and_more_are_not(self):
         self.tune()
-        fewer = self.tune("--tokens", "1").json()
+        fewer = self.tune(flags=self.flags("1")).json()
         self.assertEqual(fewer["measurements"], 0)
         self.assertEqual(fewer["buckets"][-1]["to"], 1)
-        more = self.tune("--tokens", "1,8,16").json()
+        more = self.tune(flags=self.flags("1,8,16")).json()
         self.assertEqual(more["earlier_seconds"], 0)
         self.assertGreater(more["measurements"], 0)
 
