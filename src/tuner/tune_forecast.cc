@@ -134,7 +134,8 @@ class Forecast {
   bool has_sizes_below() const {
     const BucketState& first = state_.buckets.front();
     const Candidate* leads = leader(first);
-    return first.tokens > 1 && leads != nullptr && !(*leads == state_.space.fallback(first.tokens));
+    if (first.tokens == 1) return false;
+    return leads == nullptr || !(*leads == state_.space.fallback(first.tokens));
   }
 
   // By what was decided, or else by what leads.
