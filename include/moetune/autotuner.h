@@ -93,6 +93,9 @@ struct TuneRequest {
   Buckets buckets;
   std::string workload = "uniform";
   std::vector<std::string> veto_workloads;  ///< {"zipf:1.2"} by default for fused_moe.
+  /// Seconds that this problem gets on this device, over all runs that the store knows of. What
+  /// earlier runs have spent on the same buckets, traffic and runner versions is taken off; where
+  /// nothing is left, what they found decides and nothing is measured.
   double budget_s = 60;
   uint64_t seed = 0;
   /// Whether to measure between buckets too: interval ends, and where neighbouring decisions cross.
@@ -132,6 +135,7 @@ struct TuneTimes {
   double check = 0;    ///< Checked runs: poison, run, guards, rows back.
   double judge = 0;    ///< Outputs compared with the reference, the reference included.
   double sample = 0;   ///< Timed runs, with what recording them takes.
+  double keep = 0;     ///< Measurements put into the store.
 };
 
 struct TuneReport {
@@ -143,8 +147,12 @@ struct TuneReport {
   int dropped_rounds = 0;             ///< For throttling.
   double seconds = 0;
   TuneTimes spent;
-  bool interrupted = false;    ///< Stopped early; the plan is valid and holds the best so far.
-  bool out_of_budget = false;  ///< Some buckets never got to a confirmation.
+  bool interrupted = false;      ///< Stopped early; the plan is valid and holds the best so far.
+  bool out_of_budget = false;    ///< Some buckets never got to a confirmation.
+  double earlier_s = 0;          ///< Of the budget, what earlier runs have spent.
+  double finished_budget_s = 0;  ///< The largest budget that one of them came to the end of.
+  /// The budget was spent before: decided from what the store knows, and nothing was measured.
+  bool from_store = false;
 };
 
 struct Lookup {

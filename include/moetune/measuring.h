@@ -209,8 +209,27 @@ struct MeasurementRecord {
   int64_t unix_ms = 0;
 };
 
-/// Keeps measurements. Implementations are thread-safe; put() is durable when it returns, as far as
-/// the store is.
+/// One tuning run: what it was asked for, how long it took, and the plan it ended with.
+struct TuneRun {
+  int64_t id = 0;  ///< Drawn at random, > 0. A later record of the same id replaces an earlier.
+  std::string problem;          ///< Problem::key()
+  std::string device;           ///< DeviceProperties::key()
+  DeviceProperties properties;  ///< Of that device. A store need not give them back.
+  std::string workload = "uniform";
+  uint64_t seed = 0;
+  std::string terms;                 ///< What else decides what is measured, for comparing.
+  std::vector<std::string> runners;  ///< "cpu.packed@3", in alphabetical order.
+  std::vector<int64_t> buckets;      ///< Ascending.
+  double seconds = 0;                ///< Spent, as far as the run has come.
+  /// The budget that the run came to the end of, counted over runs: with this budget or a smaller
+  /// one nothing is left to measure. 0: it was cut short, or goes on.
+  double budget_s = 0;
+  std::optional<Plan> plan;  ///< None while it goes on, or where it was killed.
+  int64_t unix_ms = 0;       ///< When it began.
+};
+
+/// Keeps measurements and what taking them cost. Implementations are thread-safe; what is put is
+/// found at once, and is durable as far as the store is and as soon as it says.
 class MeasurementStore {
  public:
   virtual ~MeasurementStore() = default;
@@ -218,6 +237,19 @@ class MeasurementStore {
   /// Everything known of a problem on a device, oldest first.
   virtual Result<std::vector<MeasurementRecord>> find(const std::string& problem,
                                                       const std::string& device) = 0;
+
+  /// Runs, about once a second as they go on and once at their end. A store that keeps none makes
+  /// every run begin with its whole budget.
+  virtual Status put_run(const TuneRun& run) {
+    (void)run;
+    return {};
+  }
+  /// The runs of a problem on a device; those with a plan last, in the order in which they ended.
+  virtual Result<std::vector<TuneRun>> find_runs(const std::string& problem,
+                                                 const std::string& device) {
+    (void)problem, (void)device;
+    return std::vector<TuneRun>{};
+  }
 };
 
 /// A store that lives as long as the process.

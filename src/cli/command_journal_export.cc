@@ -58,14 +58,15 @@ class JournalExportCommand final : public Command {
     output.object({{"journal", database->path()},
                    {"out", out_},
                    {"measurements", exported.measurements},
-                   {"plans", exported.plans}});
+                   {"plans", exported.plans},
+                   {"runs", exported.runs}});
     return Exit::kDone;
   }
 
  private:
   static std::string summary_of(const journal::Exported& exported) {
-    return fmt::format("exported {} measurements and {} plans", exported.measurements,
-                       exported.plans);
+    return fmt::format("exported {} measurements, {} plans and {} runs", exported.measurements,
+                       exported.plans, exported.runs);
   }
 
   Result<journal::Exported> write(journal::Database& database, std::FILE* file) const {

@@ -70,13 +70,15 @@ class JournalImportCommand final : public Command {
       output.note(fmt::format("{} bad lines in all", imported.bad_lines));
     const bool refused = strict_ && imported.bad_lines > 0;
     output.text(
-        fmt::format("{} measurements and {} plans taken into {}; {} were there already, {} "
-                    "lines are bad{}\n",
-                    imported.measurements, imported.plans, database.path(), imported.already_there,
-                    imported.bad_lines, refused ? ", so that nothing was taken (--strict)" : ""));
+        fmt::format("{} measurements, {} plans and {} runs taken into {}; {} were there already, "
+                    "{} lines are bad{}\n",
+                    imported.measurements, imported.plans, imported.runs, database.path(),
+                    imported.already_there, imported.bad_lines,
+                    refused ? ", so that nothing was taken (--strict)" : ""));
     output.object({{"journal", database.path()},
                    {"measurements", imported.measurements},
                    {"plans", imported.plans},
+                   {"runs", imported.runs},
                    {"already_there", imported.already_there},
                    {"bad_lines", imported.bad_lines},
                    {"bad", std::move(bad)}});

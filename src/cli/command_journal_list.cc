@@ -6,6 +6,7 @@
 #include "base/status_macros.h"
 #include "cli/command.h"
 #include "cli/journal_flags.h"
+#include "cli/progress.h"
 #include "cli/values.h"
 
 namespace moetune::cli {
@@ -19,6 +20,8 @@ Json describe(const journal::Group& group) {
           {"comparisons", group.comparisons},
           {"candidates", group.candidates},
           {"plans", group.plans},
+          {"runs", group.runs},
+          {"run_seconds", group.run_seconds},
           {"runners", group.runners},
           {"first_unix_ms", group.first_unix_ms},
           {"last_unix_ms", group.last_unix_ms}};
@@ -27,10 +30,11 @@ Json describe(const journal::Group& group) {
 std::string text_of(const journal::Group& group) {
   return fmt::format(
       "\n{}\n  on {}\n  {} measurements of {} candidates ({} rejected, {} comparisons), {} plans\n"
-      "  runners {}\n  from {} to {}\n",
+      "  {} runs of {} in all\n  runners {}\n  from {} to {}\n",
       group.problem, group.device, group.measurements, group.candidates, group.rejections,
-      group.comparisons, group.plans, fmt::join(group.runners, ", "),
-      date_text(group.first_unix_ms), date_text(group.last_unix_ms));
+      group.comparisons, group.plans, group.runs, duration_text(group.run_seconds),
+      fmt::join(group.runners, ", "), date_text(group.first_unix_ms),
+      date_text(group.last_unix_ms));
 }
 
 class JournalListCommand final : public Command {

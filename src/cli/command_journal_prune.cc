@@ -42,13 +42,14 @@ class JournalPruneCommand final : public Command {
     MOETUNE_ASSIGN_OR_RETURN(const journal::Pruned pruned, dry_run_
                                                                ? journal::count(*database, filter)
                                                                : journal::prune(*database, filter));
-    output.text(fmt::format("{} {} measurements and {} plans {} {}\n",
+    output.text(fmt::format("{} {} measurements, {} plans and {} runs out of {}\n",
                             dry_run_ ? "would take" : "took", pruned.measurements, pruned.plans,
-                            "out of", database->path()));
+                            pruned.runs, database->path()));
     output.object({{"journal", database->path()},
                    {"dry_run", dry_run_},
                    {"measurements", pruned.measurements},
-                   {"plans", pruned.plans}});
+                   {"plans", pruned.plans},
+                   {"runs", pruned.runs}});
     return Exit::kDone;
   }
 

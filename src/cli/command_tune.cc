@@ -140,8 +140,10 @@ Json describe(const std::vector<Rejection>& rejected) {
 /// What a run found out and where it went.
 struct Outcome {
   TuneReport report;
+  double budget_s = 0;
   Ceilings ceilings;
-  std::vector<Row> rows;  ///< Of report.plan's decisions.
+  int64_t ceilings_unix_ms = 0;  ///< When they were measured; 0: in this run, or not at all.
+  std::vector<Row> rows;         ///< Of report.plan's decisions.
   std::string path;
   bool saved = false;
   std::string journal;  ///< "" where none is kept.
@@ -153,16 +155,20 @@ Json describe(const Outcome& outcome, const Job& job) {
   problem["model"] = job.model.name;
   Json buckets = Json::array();
   for (const Row& row : outcome.rows) buckets.push_back(describe(row));
+  Json ceilings = cli::describe(outcome.ceilings);
+  if (outcome.ceilings_unix_ms > 0) ceilings["unix_ms"] = outcome.ceilings_unix_ms;
   return {{"moetune", version()},
           {"device", cli::describe(job.device())},
           {"problem", std::move(problem)},
           {"layout", report.plan.layout},
           {"seconds", report.seconds},
           {"measurements", report.measurements},
+          {"earlier_seconds", report.earlier_s},
+          {"from_journal", report.from_store},
           {"interrupted", report.interrupted},
           {"isolation", job.isolation ? "worker" : "in-process"},
           {"respawns", job.isolation ? job.isolation.host->respawns() : 0},
-          {"ceilings", cli::describe(outcome.ceilings)},
+          {"ceilings", std::move(ceilings)},
           {"buckets", std::move(buckets)},
           {"rejected", describe(report.rejected)},
           {"warnings", report.warnings},
@@ -174,11 +180,34 @@ Json describe(const Outcome& outcome, const Job& job) {
 std::string spent_text(const TuneReport& report) {
   const TuneTimes& s = report.spent;
   const double rest =
-      report.seconds - (s.pack + s.inputs + s.compile + s.check + s.judge + s.sample);
+      report.seconds - (s.pack + s.inputs + s.compile + s.check + s.judge + s.sample + s.keep);
   return fmt::format(
       "Time went to: sampling {:.1f} s, checked runs {:.1f} s, judging them {:.1f} s, compiling "
-      "{:.1f} s, packing {:.1f} s, making inputs {:.1f} s, the rest {:.1f} s.",
-      s.sample, s.check, s.judge, s.compile, s.pack, s.inputs, rest);
+      "{:.1f} s, packing {:.1f} s, making inputs {:.1f} s, keeping measurements {:.2f} s, the rest "
+      "{:.1f} s.\n",
+      s.sample, s.check, s.judge, s.compile, s.pack, s.inputs, s.keep, rest);
+}
+
+/// What earlier runs have to do with this one's result; empty where there were none.
+std::string earlier_text(const Outcome& outcome) {
+  const TuneReport& report = outcome.report;
+  if (report.earlier_s <= 0) return "";
+  const double most = std::max({outcome.budget_s, report.earlier_s, report.finished_budget_s});
+  const std::string more = fmt::format("--budget {} would go on", duration_flag(2 * most));
+  if (!report.from_store) {
+    return fmt::format("Earlier runs had spent {:.1f} s of the budget; this one took up there.\n",
+                       report.earlier_s);
+  }
+  if (report.earlier_s < outcome.budget_s * 0.97) {
+    return fmt::format(
+        "{:.1f} s of tuning are in the journal already and left nothing to do within this budget; "
+        "nothing was measured. {}.\n",
+        report.earlier_s, more);
+  }
+  return fmt::format(
+      "{:.1f} s of tuning are in the journal already, which is this budget; nothing was measured. "
+      "{}.\n",
+      report.earlier_s, more);
 }
 
 std::string text_of(const Outcome& outcome, const Job& job) {
@@ -189,9 +218,15 @@ std::string text_of(const Outcome& outcome, const Job& job) {
   text +=
       fmt::format("\nWeight layout {}; {} measurements in {:.1f} s; {} candidates rejected.\n",
                   report.plan.layout, report.measurements, report.seconds, report.rejected.size());
-  text += spent_text(report) + "\n";
+  if (!report.from_store) text += spent_text(report);
+  text += earlier_text(outcome);
   const Ceilings& ceilings = outcome.ceilings;
-  if (ceilings.read_bytes_per_s > 0) text += "Ceilings: " + ceilings_text(ceilings) + ".\n";
+  if (ceilings.read_bytes_per_s > 0) {
+    const std::string when = outcome.ceilings_unix_ms > 0
+                                 ? fmt::format(", measured {}", date_text(outcome.ceilings_unix_ms))
+                                 : "";
+    text += fmt::format("Ceilings: {}{}.\n", ceilings_text(ceilings), when);
+  }
   if (outcome.saved) text += fmt::format("Saved to {}\n", outcome.path);
   return text;
 }
@@ -226,7 +261,8 @@ class TuneCommand final : public Command {
                           std::stop_token stop);
   Result<bool> save(const TuneReport& report, const DeviceProperties& device,
                     const std::string& path, Output& output);
-  Result<Ceilings> ceilings(Job& job);
+  /// Known from an earlier run of this program on this device, or else measured now.
+  void find_ceilings(Job& job, Outcome& outcome, Output& output);
 
   LayerFlags layer_;
   DeviceFlags device_;
@@ -305,11 +341,29 @@ Result<bool> TuneCommand::save(const TuneReport& report, const DeviceProperties&
   return true;
 }
 
-Result<Ceilings> TuneCommand::ceilings(Job& job) {
+void TuneCommand::find_ceilings(Job& job, Outcome& outcome, Output& output) {
+  const FusedMoeSpec& spec = job.session->spec();
+  const size_t bytes = ceiling_bytes(spec);
+  const std::string device = job.device().key();
+  const std::string what =
+      fmt::format("read of {} MiB at most, {}", bytes >> 20, to_string(spec.weights));
+  journal::JournalStore* journal = journal_.journal();
+  if (const auto known = journal ? journal->find_ceiling(device, what) : std::nullopt) {
+    outcome.ceilings = {known->read_bytes_per_s, static_cast<size_t>(known->read_bytes),
+                        known->operations_per_s, known->read_name, known->operations_name};
+    outcome.ceilings_unix_ms = known->unix_ms;
+    return;
+  }
+  if (outcome.report.interrupted) return;
   Progress progress;
   progress.show({"measuring the machine's ceilings", -1, -1});
-  const FusedMoeSpec& spec = job.session->spec();
-  return job.backend->measure_ceilings(ceiling_bytes(spec), spec.weights);
+  const Result<Ceilings> measured = job.backend->measure_ceilings(bytes, spec.weights);
+  if (!measured.ok()) return output.note(fmt::format("no ceilings: {}", measured.error().message));
+  outcome.ceilings = *measured;
+  if (journal == nullptr) return;
+  journal->put_ceiling({device, what, static_cast<int64_t>(measured->read_bytes),
+                        measured->read_bytes_per_s, measured->read_name, measured->operations_per_s,
+                        measured->operations_name, journal::unix_ms_now()});
 }
 
 Result<Exit> TuneCommand::run(Output& output) {
@@ -325,19 +379,14 @@ Result<Exit> TuneCommand::run(Output& output) {
   MOETUNE_ASSIGN_OR_RETURN(const std::string path, prepare_output(out_, job.device()));
   MOETUNE_RETURN_IF_ERROR(journal_.open(traffic.workloads.front(), job.device(), output));
 
-  Outcome outcome{.path = path, .journal = journal_.path()};
+  Outcome outcome{.budget_s = budget_s, .path = path, .journal = journal_.path()};
   MOETUNE_ASSIGN_OR_RETURN(outcome.report, tune(job, traffic, budget_s, interrupts.token()));
   const TuneReport& report = outcome.report;
-  if (report.measurements > 0) journal_.put_plan(report.plan, job.device(), output);
   const Result<bool> saved = save(report, job.device(), path, output);
   outcome.saved = saved.ok() && *saved;
   // Minutes of measuring are not to be lost to a full disk: what was found is printed all the same.
   if (!saved.ok()) output.note(fmt::format("error: not saved: {}", saved.error().message));
-  if (!report.interrupted) {
-    Result<Ceilings> measured = ceilings(job);
-    if (measured.ok()) outcome.ceilings = *measured;
-    if (!measured.ok()) output.note(fmt::format("no ceilings: {}", measured.error().message));
-  }
+  find_ceilings(job, outcome, output);
   for (const Decision& decision : report.plan.decisions) {
     outcome.rows.push_back(row_of(decision, *job.session, outcome.ceilings, traffic.seed));
   }

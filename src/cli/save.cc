@@ -83,7 +83,7 @@ Result<std::string> prepare_output(const std::string& out, const DevicePropertie
 }
 
 bool knows_less(const TuneReport& report, const std::string& path) {
-  if (!report.interrupted && !report.out_of_budget) return false;
+  if (!report.interrupted && !report.out_of_budget && !report.from_store) return false;
   const Result<TunedConfiguration> present = TunedConfiguration::load(path);
   if (!present.ok()) return false;
   const Plan* plan = present->find(report.plan.problem);

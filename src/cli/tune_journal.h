@@ -24,8 +24,8 @@ class TuneJournal {
   MeasurementStore* store() { return traces_ ? traces_.get() : store_.get(); }
   /// "" without a journal.
   const std::string& path() const { return path_; }
-  /// Keeps the plan; why that failed goes to `output`.
-  void put_plan(const Plan& plan, const DeviceProperties& device, Output& output);
+  /// The journal itself, for what concerns the device and no problem. Null without one.
+  journal::JournalStore* journal() { return store_.get(); }
 
  private:
   std::string path_;

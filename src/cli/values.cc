@@ -103,6 +103,11 @@ Result<double> parse_duration(const std::string& flag, const std::string& text) 
   return bad_value(flag, text, "give a time from 1ms to 168h, as in 60s, 500ms or 2m");
 }
 
+std::string duration_flag(double seconds) {
+  const auto whole = static_cast<int64_t>(std::ceil(seconds));
+  return whole % 60 == 0 ? fmt::format("{}m", whole / 60) : fmt::format("{}s", whole);
+}
+
 Result<double> parse_age(const std::string& flag, const std::string& text) {
   constexpr double kDay = 24 * 3600.0;
   constexpr std::array kUnits = {Unit{"d", kDay}, Unit{"h", 3600}, Unit{"m", 60}, Unit{"s", 1},

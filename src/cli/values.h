@@ -26,6 +26,9 @@ Result<std::vector<int64_t>> parse_tokens(const std::string& text);
 /// "60", "60s", "1500ms", "2m", "1h" in seconds, from a millisecond to a week.
 Result<double> parse_duration(const std::string& flag, const std::string& text);
 
+/// A time that parse_duration() takes, rounded up to seconds: "90s", "2m".
+std::string duration_flag(double seconds);
+
 /// "90d", "12h", "30m", "2w" in seconds, up to a hundred years; a number alone is days.
 Result<double> parse_age(const std::string& flag, const std::string& text);
 

@@ -7,6 +7,7 @@
 #include "base/json.h"
 #include "base/status_macros.h"
 #include "journal/rows.h"
+#include "journal/runs.h"
 #include "tuner/configuration.h"
 
 namespace moetune::journal {
@@ -61,16 +62,31 @@ Status drop_unused_names(Connection& connection) {
       "BEGIN IMMEDIATE;"
       "DELETE FROM candidate WHERE id NOT IN (SELECT candidate FROM measurement)"
       " AND id < (SELECT max(id) FROM candidate);"
-      "DELETE FROM problem WHERE id NOT IN (SELECT problem FROM measurement)"
-      " AND id NOT IN (SELECT problem FROM plan) AND id < (SELECT max(id) FROM problem);"
-      "DELETE FROM device WHERE id NOT IN (SELECT device FROM measurement)"
-      " AND id NOT IN (SELECT device FROM plan) AND id < (SELECT max(id) FROM device);"
-      "DELETE FROM origin WHERE id NOT IN (SELECT origin FROM measurement)"
-      " AND id NOT IN (SELECT origin FROM plan) AND id < (SELECT max(id) FROM origin);"
+      "DELETE FROM problem WHERE id NOT IN (SELECT problem FROM measurement"
+      " UNION SELECT problem FROM plan UNION SELECT problem FROM run)"
+      " AND id < (SELECT max(id) FROM problem);"
+      "DELETE FROM device WHERE id NOT IN (SELECT device FROM measurement"
+      " UNION SELECT device FROM plan UNION SELECT device FROM run UNION SELECT device FROM "
+      "ceiling)"
+      " AND id < (SELECT max(id) FROM device);"
+      "DELETE FROM origin WHERE id NOT IN (SELECT origin FROM measurement"
+      " UNION SELECT origin FROM plan UNION SELECT origin FROM run UNION SELECT origin FROM "
+      "ceiling)"
+      " AND id < (SELECT max(id) FROM origin);"
       "COMMIT");
   if (!status.ok()) (void)connection.execute("ROLLBACK");
   MOETUNE_RETURN_IF_ERROR(connection.execute("PRAGMA foreign_keys = ON"));
   return status;
+}
+
+// Of no problem: where only some problems are pruned they stay.
+Status prune_ceilings(Connection& connection, const Filter& filter) {
+  if (!filter.problem.empty()) return {};
+  MOETUNE_ASSIGN_OR_RETURN(
+      Statement statement,
+      connection.prepare("DELETE FROM ceiling WHERE unix_ms < ?"
+                         " AND device IN (SELECT id FROM device WHERE instr(key, ?) > 0)"));
+  return statement.bind(filter.before_unix_ms).bind(filter.device).run();
 }
 
 Status give_space_back(Connection& connection) {
@@ -153,6 +169,28 @@ Status add_plans(Database& database, const Filter& filter, Groups& groups) {
   }
 }
 
+Status add_runs(Database& database, const Filter& filter, Groups& groups) {
+  MOETUNE_ASSIGN_OR_RETURN(
+      Statement row,
+      database.connection().prepare(fmt::format(
+          "SELECT d.key, p.key, count(*), total(seconds), min(unix_ms), max(unix_ms)"
+          " FROM run m JOIN problem p ON p.id = m.problem JOIN device d ON d.id = m.device"
+          "{} GROUP BY m.problem, m.device",
+          kJoinedMatches)));
+  bind(row, filter);
+  while (true) {
+    MOETUNE_ASSIGN_OR_RETURN(const bool is_row, row.step());
+    if (!is_row) return {};
+    Group& group = group_at(groups, row);
+    group.runs = row.number(2);
+    group.run_seconds = row.real(3);
+    if (group.measurements + group.plans == 0) {
+      group.first_unix_ms = row.number(4);
+      group.last_unix_ms = row.number(5);
+    }
+  }
+}
+
 Result<PlanRecord> plan_of(const Statement& row) {
   PlanRecord record;
   MOETUNE_ASSIGN_OR_RETURN(const Json device, parse_json(row.text(0), "properties of a plan"));
@@ -174,6 +212,7 @@ Result<std::vector<Group>> groups(Database& database, const Filter& filter) {
   MOETUNE_RETURN_IF_ERROR(add_measurements(database, filter, found));
   MOETUNE_RETURN_IF_ERROR(add_runners(database, filter, found));
   MOETUNE_RETURN_IF_ERROR(add_plans(database, filter, found));
+  MOETUNE_RETURN_IF_ERROR(add_runs(database, filter, found));
   std::vector<Group> list;
   for (auto& [key, group] : found) list.push_back(std::move(group));
   return list;
@@ -216,17 +255,43 @@ Status visit_plans(Database& database, const Filter& filter,
   }
 }
 
+Status visit_runs(Database& database, const Filter& filter,
+                  const std::function<Status(const RunRecord&, const Origin&)>& visit) {
+  MOETUNE_ASSIGN_OR_RETURN(
+      Statement row,
+      database.connection().prepare(fmt::format(
+          "SELECT {}, COALESCE(plan.unix_ms, 0), o.program, o.toolchain FROM run m"
+          " JOIN problem p ON p.id = m.problem JOIN device d ON d.id = m.device"
+          " JOIN origin o ON o.id = m.origin LEFT JOIN plan ON plan.id = m.plan{} ORDER BY m.id",
+          kRunColumns, kJoinedMatches)));
+  bind(row, filter);
+  while (true) {
+    MOETUNE_ASSIGN_OR_RETURN(const bool is_row, row.step());
+    if (!is_row) return {};
+    RunRecord record;
+    MOETUNE_ASSIGN_OR_RETURN(record.run, run_of(row));
+    record.plan_unix_ms = row.number(kRunColumnCount);
+    Origin origin{.program = row.text(kRunColumnCount + 1)};
+    MOETUNE_RETURN_IF_ERROR(read_toolchain(row.text(kRunColumnCount + 2), origin));
+    MOETUNE_RETURN_IF_ERROR(visit(record, origin));
+  }
+}
+
 Result<Pruned> count(Database& database, const Filter& filter) {
   Pruned counted;
   MOETUNE_ASSIGN_OR_RETURN(counted.measurements, count_in(database, "measurement", filter));
   MOETUNE_ASSIGN_OR_RETURN(counted.plans, count_in(database, "plan", filter));
+  MOETUNE_ASSIGN_OR_RETURN(counted.runs, count_in(database, "run", filter));
   return counted;
 }
 
 Result<Pruned> prune(Database& database, const Filter& filter) {
+  // Runs first, by when they began: what a run measured is never gone while the run still counts.
   Pruned pruned;
+  MOETUNE_ASSIGN_OR_RETURN(pruned.runs, prune_from(database, "run", filter));
   MOETUNE_ASSIGN_OR_RETURN(pruned.measurements, prune_from(database, "measurement", filter));
   MOETUNE_ASSIGN_OR_RETURN(pruned.plans, prune_from(database, "plan", filter));
+  MOETUNE_RETURN_IF_ERROR(prune_ceilings(database.connection(), filter));
   database.forget();
   MOETUNE_RETURN_IF_ERROR(drop_unused_names(database.connection()));
   MOETUNE_RETURN_IF_ERROR(give_space_back(database.connection()));

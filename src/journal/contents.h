@@ -29,6 +29,8 @@ struct Group {
   int64_t comparisons = 0;
   int64_t candidates = 0;  ///< Distinct ones, versions of a runner counted apart.
   int64_t plans = 0;
+  int64_t runs = 0;
+  double run_seconds = 0;  ///< Spent by all of them.
   int64_t first_unix_ms = 0;
   int64_t last_unix_ms = 0;
   std::vector<std::string> runners;  ///< "cpu.packed@3", in alphabetical order.
@@ -43,14 +45,19 @@ Status visit_measurements(
 Status visit_plans(Database& database, const Filter& filter,
                    const std::function<Status(const PlanRecord&, const Origin&)>& visit);
 
+Status visit_runs(Database& database, const Filter& filter,
+                  const std::function<Status(const RunRecord&, const Origin&)>& visit);
+
 struct Pruned {
   int64_t measurements = 0;
   int64_t plans = 0;
+  int64_t runs = 0;
 };
 /// What prune() would take out now.
 Result<Pruned> count(Database& database, const Filter& filter);
-/// Takes entries out for good, and gives their space back to the file system. In small
-/// transactions, so that others can write meanwhile; what was done before a failure stays done.
+/// Takes entries out for good, ceilings of the devices with them, and gives their space back to the
+/// file system. In small transactions, so that others can write meanwhile; what was done before a
+/// failure stays done.
 Result<Pruned> prune(Database& database, const Filter& filter);
 
 }  // namespace moetune::journal

@@ -62,17 +62,23 @@ Status Database::put(std::span<const MeasurementRecord> records, const Origin& o
   return status;
 }
 
-Status Database::put_once(std::span<const MeasurementRecord> records, const Origin& origin) {
+// All or nothing; what is remembered of a transaction that was not committed is forgotten.
+Status Database::in_transaction(const std::function<Status()>& body) {
   MOETUNE_ASSIGN_OR_RETURN(Transaction transaction, Transaction::begin(connection_));
-  Status status;
-  for (const MeasurementRecord& record : records) {
-    const auto references = references_of(record, origin);
-    status = references.ok() ? put_one(record, *references) : Status(references.error());
-    if (!status.ok()) break;
-  }
+  Status status = body();
   if (status.ok()) status = transaction.commit();
   if (!status.ok()) forget();
   return status;
+}
+
+Status Database::put_once(std::span<const MeasurementRecord> records, const Origin& origin) {
+  return in_transaction([&]() -> Status {
+    for (const MeasurementRecord& record : records) {
+      MOETUNE_ASSIGN_OR_RETURN(const References references, references_of(record, origin));
+      MOETUNE_RETURN_IF_ERROR(put_one(record, references));
+    }
+    return {};
+  });
 }
 
 Status Database::put_one(const MeasurementRecord& record, const References& references) {
@@ -137,18 +143,6 @@ Result<bool> Database::merge(const MeasurementRecord& record, const Origin& orig
   bind_measurement(insert_, references, record);
   MOETUNE_RETURN_IF_ERROR(insert_.run());
   return true;
-}
-
-Status Database::put_plan(const PlanRecord& record, const Origin& origin) {
-  MOETUNE_ASSIGN_OR_RETURN(Transaction transaction, Transaction::begin(connection_));
-  Result<References> references =
-      references_of(record.plan.problem.key(), record.device.key(), origin);
-  Status status = references.ok()
-                      ? insert_plan(record, *references, print_json_line(plan_to_json(record.plan)))
-                      : Status(references.error());
-  if (status.ok()) status = transaction.commit();
-  if (!status.ok()) forget();
-  return status;
 }
 
 Result<bool> Database::merge_plan(const PlanRecord& record, const Origin& origin) {

@@ -3,7 +3,9 @@
 #pragma once
 
 #include <chrono>
+#include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <unordered_map>
@@ -53,16 +55,27 @@ class Database {
   /// All of them or none. A measurement that this object has put before, and that has grown since
   /// (the same candidate, case, scale, stage, phase and rival), takes the place of the earlier row.
   Status put(std::span<const MeasurementRecord> records, const Origin& origin);
-  Status put_plan(const PlanRecord& record, const Origin& origin);
+  /// The run with its plan. Takes the place of the row with the same id; a plan is put once, with
+  /// the run's last record.
+  Status put_run(const TuneRun& run, const Origin& origin);
+  /// Takes the place of what the same origin measured before.
+  Status put_ceiling(const CeilingRecord& record, const Origin& origin);
 
   /// Oldest first.
   Result<std::vector<MeasurementRecord>> find(const std::string& problem,
                                               const std::string& device);
+  /// Those with a plan last, in the order in which they ended.
+  Result<std::vector<TuneRun>> find_runs(const std::string& problem, const std::string& device);
+  /// Of that very origin: another program or toolchain may be faster.
+  Result<std::optional<CeilingRecord>> find_ceiling(const std::string& device,
+                                                    const std::string& what, const Origin& origin);
 
   /// Adds what another file holds, unless the very same is there. Returns whether it was added. To
   /// be called inside of a transaction of connection(); forget() after one that was rolled back.
   Result<bool> merge(const MeasurementRecord& record, const Origin& origin);
   Result<bool> merge_plan(const PlanRecord& record, const Origin& origin);
+  /// After the plans. A run that is there already and has come further here is left.
+  Result<bool> merge_run(const RunRecord& record, const Origin& origin);
   void forget();
 
   Connection& connection() { return connection_; }
@@ -74,6 +87,8 @@ class Database {
   Result<References> references_of(const std::string& problem, const std::string& device,
                                    const Origin& origin);
   Result<References> references_of(const MeasurementRecord& record, const Origin& origin);
+  Status in_transaction(const std::function<Status()>& body);
+  Status upsert_run(const TuneRun& run, const References& references, int64_t plan);
   Status insert_plan(const PlanRecord& record, const References& references,
                      const std::string& plan);
   Status prepare_statements();
@@ -85,6 +100,7 @@ class Database {
   Statement update_;
   Statement find_;
   Statement same_;
+  Statement put_run_;                                 // Prepared when the first run is put.
   std::unordered_map<std::string, int64_t> written_;  // Rows of this object's measurements.
 };
 

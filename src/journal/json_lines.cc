@@ -10,6 +10,7 @@
 #include "base/json.h"
 #include "base/status_macros.h"
 #include "journal/rows.h"
+#include "journal/runs.h"
 #include "tuner/configuration.h"
 
 namespace moetune::journal {
@@ -144,6 +145,37 @@ PlanRecord read_plan(JsonReader& reader, const Json& document) {
   return record;
 }
 
+// A list, as the table's column has it.
+void read_list(JsonReader& reader, const Json& document, const char* name,
+               Status (*read)(const std::string&, TuneRun&), TuneRun& run) {
+  const auto list = document.is_object() ? document.find(name) : document.end();
+  if (list == document.end()) return reader.fail(name, "missing");
+  if (Status status = read(print_json_line(*list), run); !status.ok())
+    reader.fail(name, status.error().message);
+}
+
+RunRecord read_run(JsonReader& reader, const Json& document) {
+  RunRecord record;
+  TuneRun& run = record.run;
+  reader.required("id", run.id);
+  reader.required("problem", run.problem);
+  reader.required("device", run.device);
+  reader.optional("workload", run.workload);
+  reader.optional("seed", run.seed);
+  reader.optional("terms", run.terms);
+  read_list(reader, document, "runners", read_runners, run);
+  read_list(reader, document, "buckets", read_buckets, run);
+  reader.optional("seconds", run.seconds);
+  reader.optional("budget_s", run.budget_s);
+  reader.optional("plan_unix_ms", record.plan_unix_ms);
+  read_date(reader, run.unix_ms);
+  if (run.id < 1) reader.fail("id", "less than 1");
+  if (run.problem.empty()) reader.fail("problem", "empty");
+  if (run.device.empty()) reader.fail("device", "empty");
+  if (run.seconds < 0) reader.fail("seconds", "negative");
+  return record;
+}
+
 }  // namespace
 
 std::string to_line(const MeasurementRecord& record, const Origin& origin) {
@@ -183,6 +215,25 @@ std::string to_line(const PlanRecord& record, const Origin& origin) {
   return print_json_line(json);
 }
 
+std::string to_line(const RunRecord& record, const Origin& origin) {
+  const TuneRun& run = record.run;
+  Json json = {{"type", "run"},
+               {"id", run.id},
+               {"problem", run.problem},
+               {"device", run.device},
+               {"workload", run.workload},
+               {"seed", run.seed},
+               {"terms", run.terms},
+               {"runners", run.runners},
+               {"buckets", run.buckets},
+               {"seconds", run.seconds},
+               {"budget_s", run.budget_s}};
+  if (record.plan_unix_ms > 0) json["plan_unix_ms"] = record.plan_unix_ms;
+  json["unix_ms"] = run.unix_ms;
+  add_origin(json, origin);
+  return print_json_line(json);
+}
+
 Result<Entry> parse_line(std::string_view line) {
   MOETUNE_ASSIGN_OR_RETURN(const Json document,
                            parse_json(line, "not JSON", {.max_bytes = kMaxLineBytes}));
@@ -194,8 +245,10 @@ Result<Entry> parse_line(std::string_view line) {
     entry.record = read_measurement(reader);
   } else if (type == "plan") {
     entry.record = read_plan(reader, document);
+  } else if (type == "run") {
+    entry.record = read_run(reader, document);
   } else {
-    reader.fail("type", fmt::format("\"{:.40}\" is neither measurement nor plan", type));
+    reader.fail("type", fmt::format("\"{:.40}\" is neither measurement, plan nor run", type));
   }
   entry.origin = read_origin(reader);
   if (!reader.ok()) return reader.error();

@@ -14,12 +14,13 @@ namespace moetune::journal {
 /// One line without its end.
 std::string to_line(const MeasurementRecord& record, const Origin& origin);
 std::string to_line(const PlanRecord& record, const Origin& origin);
+std::string to_line(const RunRecord& record, const Origin& origin);
 
 /// No line is longer: a plan of the most decisions takes about a quarter.
 inline constexpr size_t kMaxLineBytes = size_t{16} << 20;
 
 struct Entry {
-  std::variant<MeasurementRecord, PlanRecord> record;
+  std::variant<MeasurementRecord, PlanRecord, RunRecord> record;
   Origin origin;
 };
 

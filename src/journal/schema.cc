@@ -77,12 +77,48 @@ CREATE TABLE plan (
 CREATE INDEX plan_by_place ON plan (problem, device);
 )sql";
 
+// What tuning cost, and what machines can do at best. Runs of version 1 left only their plans: what
+// they spent is not known, and counts as nothing.
+constexpr const char* kVersion2 = R"sql(
+CREATE TABLE run (
+  id INTEGER PRIMARY KEY,
+  token INTEGER NOT NULL UNIQUE,
+  problem INTEGER NOT NULL REFERENCES problem,
+  device INTEGER NOT NULL REFERENCES device,
+  origin INTEGER NOT NULL REFERENCES origin,
+  unix_ms INTEGER NOT NULL,
+  workload TEXT NOT NULL,
+  seed INTEGER NOT NULL,
+  terms TEXT NOT NULL,
+  runners TEXT NOT NULL,
+  buckets TEXT NOT NULL,
+  seconds REAL NOT NULL,
+  budget_s REAL NOT NULL,
+  plan INTEGER REFERENCES plan ON DELETE SET NULL);
+CREATE INDEX run_by_place ON run (problem, device);
+CREATE INDEX run_by_plan ON run (plan);
+CREATE TABLE ceiling (
+  id INTEGER PRIMARY KEY,
+  device INTEGER NOT NULL REFERENCES device,
+  origin INTEGER NOT NULL REFERENCES origin,
+  what TEXT NOT NULL,
+  unix_ms INTEGER NOT NULL,
+  read_bytes INTEGER NOT NULL,
+  read_bytes_per_s REAL NOT NULL,
+  read_name TEXT NOT NULL,
+  operations_per_s REAL NOT NULL,
+  operations_name TEXT NOT NULL,
+  UNIQUE (device, origin, what));
+)sql";
+
 Status make_tables(Connection& connection) {
   MOETUNE_RETURN_IF_ERROR(connection.execute(kVersion1));
   return connection.execute(fmt::format("PRAGMA application_id = {}", kApplication));
 }
 
-constexpr std::array<Migration, 1> kMigrations = {make_tables};
+Status add_runs_and_ceilings(Connection& connection) { return connection.execute(kVersion2); }
+
+constexpr std::array<Migration, 2> kMigrations = {make_tables, add_runs_and_ceilings};
 
 Error foreign(const std::string& path) {
   return {ErrorCode::kUnsupported, fmt::format("{} is another program's SQLite database", path),

@@ -28,6 +28,8 @@ namespace moetune::journal {
 class Statement {
  public:
   Statement() = default;
+  /// Whether nothing was prepared.
+  bool is_empty() const { return statement_ == nullptr; }
 
   /// The next parameter, from the left. What goes wrong here is told by step().
   Statement& bind(int64_t value);

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "base/status_macros.h"
@@ -11,11 +12,6 @@ namespace {
 
 constexpr const char* kInMemory = "what is measured is kept in memory until this process ends";
 
-int64_t unix_ms_now() {
-  const auto since_epoch = std::chrono::system_clock::now().time_since_epoch();
-  return std::chrono::duration_cast<std::chrono::milliseconds>(since_epoch).count();
-}
-
 std::string text_of(const Error& error) {
   return error.hint.empty() ? error.message : fmt::format("{} ({})", error.message, error.hint);
 }
@@ -24,11 +20,21 @@ std::string text_of(const Error& error) {
 
 JournalStore::JournalStore(Options options) : options_(std::move(options)) {
   if (std::string warning = open(); !warning.empty()) warnings_.push_back(std::move(warning));
+  if (options_.gather.count() > 0 && mode_ == Mode::kWrite)
+    writer_ = std::thread([this] { write_what_waits_long(); });
 }
 
 JournalStore::~JournalStore() {
-  if (database_ == nullptr || mode_ != Mode::kWrite || !is_waiting_) return;
-  database_->set_patience(std::chrono::milliseconds(0));
+  if (writer_.joinable()) {
+    {
+      const std::lock_guard lock(mutex_);
+      is_closing_ = true;
+    }
+    changed_.notify_one();
+    writer_.join();
+  }
+  if (database_ == nullptr || mode_ != Mode::kWrite || !has_pending()) return;
+  if (is_waiting_) database_->set_patience(std::chrono::milliseconds(0));
   (void)write_pending();
 }
 
@@ -73,14 +79,17 @@ std::string JournalStore::open_to_read(const Error& refused) {
 
 Status JournalStore::put(const MeasurementRecord& record) {
   const std::lock_guard lock(mutex_);
+  const bool is_first = !has_pending();
   pending_.push_back(record);
-  return flush();
+  return write_soon(is_first, /*at_once=*/false);
 }
 
-Status JournalStore::put_plan(const Plan& plan, const DeviceProperties& device) {
+Status JournalStore::put_run(const TuneRun& run) {
   const std::lock_guard lock(mutex_);
-  pending_plans_.push_back({plan, device, unix_ms_now()});
-  return flush();
+  const bool is_first = !has_pending();
+  std::erase_if(pending_runs_, [&run](const TuneRun& earlier) { return earlier.id == run.id; });
+  pending_runs_.push_back(run);
+  return write_soon(is_first, /*at_once=*/run.plan.has_value());
 }
 
 Result<std::vector<MeasurementRecord>> JournalStore::find(const std::string& problem,
@@ -97,6 +106,65 @@ Result<std::vector<MeasurementRecord>> JournalStore::find(const std::string& pro
     if (record.problem == problem && record.device == device) records.push_back(record);
   }
   return records;
+}
+
+Result<std::vector<TuneRun>> JournalStore::find_runs(const std::string& problem,
+                                                     const std::string& device) {
+  const std::lock_guard lock(mutex_);
+  std::vector<TuneRun> runs;
+  if (database_ != nullptr) {
+    auto found = database_->find_runs(problem, device);
+    if (!found.ok() && found.error().code == ErrorCode::kParse) return damaged(found.error());
+    if (!found.ok()) return std::move(found).error();
+    runs = std::move(found).value();
+  }
+  for (const TuneRun& run : pending_runs_) {
+    std::erase_if(runs, [&run](const TuneRun& earlier) { return earlier.id == run.id; });
+    if (run.problem == problem && run.device == device) runs.push_back(run);
+  }
+  std::stable_partition(runs.begin(), runs.end(), [](const TuneRun& r) { return !r.plan; });
+  return runs;
+}
+
+std::optional<CeilingRecord> JournalStore::find_ceiling(const std::string& device,
+                                                        const std::string& what) {
+  const std::lock_guard lock(mutex_);
+  if (database_ == nullptr) return std::nullopt;
+  auto found = database_->find_ceiling(device, what, options_.origin);
+  return found.ok() ? std::move(found).value() : std::nullopt;
+}
+
+void JournalStore::put_ceiling(const CeilingRecord& record) {
+  const std::lock_guard lock(mutex_);
+  if (mode_ == Mode::kWrite && !is_waiting_) (void)database_->put_ceiling(record, options_.origin);
+}
+
+Status JournalStore::write_soon(bool is_first, bool at_once) {
+  const Clock::time_point now = Clock::now();
+  if (is_first) pending_since_ = now;
+  Status status = std::exchange(untold_, {});
+  if (at_once || now - pending_since_ >= options_.gather) {
+    Status written = flush();
+    return status.ok() ? written : status;
+  }
+  if (is_first) changed_.notify_one();
+  return status;
+}
+
+// Puts come often while samples are taken, and then write between two samples. The thread is for
+// when they stop coming: a compiler that takes seconds, a kernel that hangs.
+void JournalStore::write_what_waits_long() {
+  std::unique_lock lock(mutex_);
+  while (!is_closing_) {
+    const auto until = pending_since_ + 2 * options_.gather;
+    if (!has_pending() || mode_ != Mode::kWrite || is_waiting_) {
+      changed_.wait(lock);
+    } else if (Clock::now() < until) {
+      changed_.wait_until(lock, until);
+    } else if (Status status = flush(); !status.ok()) {
+      untold_ = std::move(status);
+    }
+  }
 }
 
 // One way for a single record and for what has piled up.
@@ -124,9 +192,9 @@ Status JournalStore::flush() {
 Status JournalStore::write_pending() {
   if (!pending_.empty()) MOETUNE_RETURN_IF_ERROR(database_->put(pending_, options_.origin));
   pending_.clear();
-  while (!pending_plans_.empty()) {
-    MOETUNE_RETURN_IF_ERROR(database_->put_plan(pending_plans_.front(), options_.origin));
-    pending_plans_.erase(pending_plans_.begin());
+  while (!pending_runs_.empty()) {
+    MOETUNE_RETURN_IF_ERROR(database_->put_run(pending_runs_.front(), options_.origin));
+    pending_runs_.erase(pending_runs_.begin());
   }
   return {};
 }

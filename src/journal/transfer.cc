@@ -40,7 +40,7 @@ class Import {
     if (!status.ok() || !takes_it) database_.forget();
     transaction_.reset();
     if (!status.ok()) return std::move(status).error();
-    if (!takes_it) result_.measurements = result_.plans = result_.already_there = 0;
+    if (!takes_it) result_.measurements = result_.plans = result_.runs = result_.already_there = 0;
     return std::move(result_);
   }
 
@@ -87,10 +87,13 @@ class Import {
     if (const auto* record = std::get_if<MeasurementRecord>(&entry.record)) {
       MOETUNE_ASSIGN_OR_RETURN(const bool is_new, database_.merge(*record, entry.origin));
       ++(is_new ? result_.measurements : result_.already_there);
-    } else {
-      const auto& plan = std::get<PlanRecord>(entry.record);
-      MOETUNE_ASSIGN_OR_RETURN(const bool is_new, database_.merge_plan(plan, entry.origin));
+    } else if (const auto* plan = std::get_if<PlanRecord>(&entry.record)) {
+      MOETUNE_ASSIGN_OR_RETURN(const bool is_new, database_.merge_plan(*plan, entry.origin));
       ++(is_new ? result_.plans : result_.already_there);
+    } else {
+      const auto& run = std::get<RunRecord>(entry.record);
+      MOETUNE_ASSIGN_OR_RETURN(const bool is_new, database_.merge_run(run, entry.origin));
+      ++(is_new ? result_.runs : result_.already_there);
     }
     return {};
   }
@@ -114,6 +117,11 @@ Result<Exported> export_lines(Database& database, const Filter& filter,
   MOETUNE_RETURN_IF_ERROR(
       visit_plans(database, filter, [&](const PlanRecord& record, const Origin& origin) {
         ++exported.plans;
+        return write(to_line(record, origin));
+      }));
+  MOETUNE_RETURN_IF_ERROR(
+      visit_runs(database, filter, [&](const RunRecord& record, const Origin& origin) {
+        ++exported.runs;
         return write(to_line(record, origin));
       }));
   return exported;

@@ -16,8 +16,9 @@ namespace moetune::journal {
 struct Exported {
   int64_t measurements = 0;
   int64_t plans = 0;
+  int64_t runs = 0;
 };
-/// Calls `write` with each line, without its end: measurements, then plans, oldest first.
+/// Calls `write` with each line, without its end: measurements, plans, then runs, oldest first.
 Result<Exported> export_lines(Database& database, const Filter& filter,
                               const std::function<Status(std::string_view)>& write);
 
@@ -29,6 +30,7 @@ struct BadLine {
 struct Imported {
   int64_t measurements = 0;
   int64_t plans = 0;
+  int64_t runs = 0;
   int64_t already_there = 0;
   int64_t bad_lines = 0;
   std::vector<BadLine> bad;  ///< The first kMostBadLines.

@@ -46,7 +46,8 @@ bool DuelRunner::recall() {
   // What ran out of time is worth another try, what ran out of rounds is not.
   const bool is_unresolved = record->versus->outcome == to_string(Outcome::kUnresolved);
   const int most_rounds = PairedTest(duel_.goal, meter_.policy()).max_rounds();
-  if (is_unresolved && record->versus->rounds < most_rounds) return false;
+  const bool may_go_on = meter_.may_measure() && record->versus->rounds < most_rounds;
+  if (is_unresolved && may_go_on) return false;
   for (Outcome outcome :
        {Outcome::kBetter, Outcome::kNotBetter, Outcome::kNoLoss, Outcome::kLoss}) {
     if (record->versus->outcome == to_string(outcome)) result_.outcome = outcome;

@@ -94,7 +94,7 @@ void Race::recall() {
   if (known == nullptr) return;
   const Contender leader = *known;
   settled_ = task_.is_search && meter_.known().settled(leader.candidate, task_.spot, task_.stage);
-  if (settled_) return;
+  if (settled_ || !meter_.may_measure()) return;
   noise_ = noise_of(leader.time);
   for (Contender& contender : contenders_) {
     const TimeSummary& time = contender.time;

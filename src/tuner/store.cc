@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <map>
 #include <mutex>
 #include <utility>
@@ -22,9 +23,28 @@ class MemoryStore final : public MeasurementStore {
     return found == records_.end() ? std::vector<MeasurementRecord>{} : found->second;
   }
 
+  Status put_run(const TuneRun& run) override {
+    const std::lock_guard lock(mutex_);
+    std::vector<TuneRun>& runs = runs_[{run.problem, run.device}];
+    std::erase_if(runs, [&run](const TuneRun& earlier) { return earlier.id == run.id; });
+    runs.push_back(run);
+    std::stable_partition(runs.begin(), runs.end(), [](const TuneRun& r) { return !r.plan; });
+    return {};
+  }
+
+  Result<std::vector<TuneRun>> find_runs(const std::string& problem,
+                                         const std::string& device) override {
+    const std::lock_guard lock(mutex_);
+    const auto found = runs_.find({problem, device});
+    return found == runs_.end() ? std::vector<TuneRun>{} : found->second;
+  }
+
  private:
+  using Place = std::pair<std::string, std::string>;  // Problem and device.
+
   std::mutex mutex_;
-  std::map<std::pair<std::string, std::string>, std::vector<MeasurementRecord>> records_;
+  std::map<Place, std::vector<MeasurementRecord>> records_;
+  std::map<Place, std::vector<TuneRun>> runs_;
 };
 
 }  // namespace

@@ -8,6 +8,7 @@
 
 #include "base/status_macros.h"
 #include "tuner/fit.h"
+#include "tuner/run_account.h"
 #include "tuner/tune_state.h"
 
 namespace moetune {
@@ -21,8 +22,8 @@ constexpr int kMostPasses = 8;
 // A pass that measured nothing and took less than this share of the budget had nothing to do; one
 // that took longer waited for compilers.
 constexpr double kIdlePass = 0.005;
-// How far tuning has come, for the ETA, when races are done.
-constexpr double kRacesDone = 0.5;
+// Seconds for deciding where nothing is measured: more than it takes.
+constexpr double kThinking = 10;
 
 Status validate(const TuneRequest& request) {
   const auto invalid = [](std::string what, std::string hint) {
@@ -80,19 +81,18 @@ Plan empty_plan(const TuneRequest& request) {
 Status race_and_decide(TuneState& state, BucketSearch& search) {
   Meter& meter = state.meter;
   const double budget = state.request.budget_s;
-  const double races_end = (1 - state.request.policy.confirm_share) * budget;
-  MOETUNE_RETURN_IF_ERROR(race_buckets(state, search, races_end));
-  meter.set_done(kRacesDone, 0);
+  state.races_end_s = (1 - state.request.policy.confirm_share) * budget;
+  state.confirm_end_s = (1 - kIntervalShare) * budget;
+  MOETUNE_RETURN_IF_ERROR(race_buckets(state, search, state.races_end_s));
+  meter.set_buckets_done(0);
   if (state.space.groups().size() > 1 && choose_other_layout(state, budget)) return {};
-  const double end = (1 - kIntervalShare) * budget;
+  const double end = state.confirm_end_s;
   check_exactly(state, end);
   MOETUNE_RETURN_IF_ERROR(confirm_buckets(state, end));
   for (int pass = 1; pass < kMostPasses; ++pass) {
     const auto resolved = std::count_if(state.buckets.begin(), state.buckets.end(),
                                         [](const BucketState& b) { return b.evidence.resolved; });
-    meter.set_done(kRacesDone + (1 - kRacesDone) * static_cast<double>(resolved) /
-                                    static_cast<double>(state.buckets.size()),
-                   static_cast<int>(resolved));
+    meter.set_buckets_done(static_cast<int>(resolved));
     const double now = meter.elapsed_s();
     if (resolved == std::ssize(state.buckets) || end - now < kWorthAPass * budget) break;
     const int before = meter.report().measurements;
@@ -114,6 +114,7 @@ void fill_report(const TuneState& state, const Known& known, TuneReport& report)
         return !bucket.evidence.resolved && bucket.evidence.chosen.samples == 0;
       });
   if (!known.trouble().empty()) report.warnings.push_back(known.trouble());
+  report.spent.keep = known.put_s();
   report.seconds = meter.elapsed_s();
 }
 
@@ -132,12 +133,10 @@ double expected_us(const TuneState& state, const BucketState& bucket, Scale scal
          work_of(state, bucket.tokens, bucket.scale);
 }
 
-double share_deadline_s(const Meter& meter, std::span<const double> weights, size_t index,
-                        double end_s) {
+double share_deadline_s(double now_s, std::span<const double> weights, size_t index, double end_s) {
   double rest = 0;
   for (size_t i = index; i < weights.size(); ++i) rest += weights[i];
-  const double now = meter.elapsed_s();
-  return rest <= 0 ? now : now + (end_s - now) * weights[index] / rest;
+  return rest <= 0 ? now_s : now_s + (end_s - now_s) * weights[index] / rest;
 }
 
 std::string utc_now() {
@@ -151,22 +150,29 @@ std::string utc_now() {
                      time.hours().count(), time.minutes().count(), time.seconds().count());
 }
 
-Result<TuneReport> tune_problem(const TuneRequest& request) {
-  MOETUNE_RETURN_IF_ERROR(validate(request));
-  std::unique_ptr<MeasurementStore> own_store;
-  if (request.store == nullptr) own_store = make_memory_store();
-  TuneReport report;
-  report.plan = empty_plan(request);
-  Known known(own_store ? *own_store : *request.store, request.problem.key(), request.device.key());
-  Meter meter(request, known, report);
+namespace {
+
+bool fits_today(Plan& plan, std::span<TunableRunner* const> runners) {
+  const std::vector<Fit> fits = check_fit(plan, runners);
+  return std::all_of(fits.begin(), fits.end(),
+                     [](const Fit& fit) { return fit.kind == Fit::Kind::kFits; });
+}
+
+// Races, decides and fills in the report. `request` has what is left of the budget.
+Status decide(const TuneRequest& request, MeasurementStore& store, RunAccount* account,
+              TuneReport& report) {
+  Known known(store, request.problem.key(), request.device.key());
+  Meter meter(request, known, account, report);
   const bool has_weights = request.bench->weights(Scale::kFull).chunks() > 0;
   const CandidateSpace space(request.runners, request.buckets, has_weights);
-  TuneState state{request, meter, space, 0, bucket_states(request, space.groups().size())};
+  TuneState state{request, meter, space, 0, bucket_states(request, space.groups().size()),
+                  {},      {},    0,     0};
 
+  meter.forecast_with([&state] { return expected_end_s(state); });
   BucketSearch search(meter, space);
   if (Status status = race_and_decide(state, search); !status.ok()) {
     meter.unload();
-    return std::move(status).error();
+    return status;
   }
   if (state.group != 0) {
     report.plan.runner = state.layout_group().layouts[0].runner;
@@ -174,9 +180,41 @@ Result<TuneReport> tune_problem(const TuneRequest& request) {
   }
   report.plan.decisions = settle_intervals(state);
   meter.unload();
-  meter.set_done(1, static_cast<int>(state.buckets.size()));
+  meter.set_buckets_done(static_cast<int>(state.buckets.size()));
+  meter.forecast_with([&meter] { return meter.elapsed_s(); });
   meter.begin("done", 0, 0);
   fill_report(state, known, report);
+  if (account != nullptr) {
+    const bool is_finished = !report.interrupted && !meter.lacked_room();
+    account->end(report.plan, report.seconds, is_finished);
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<TuneReport> tune_problem(const TuneRequest& request) {
+  MOETUNE_RETURN_IF_ERROR(validate(request));
+  std::unique_ptr<MeasurementStore> own_store;
+  if (request.store == nullptr) own_store = make_memory_store();
+  MeasurementStore& store = own_store ? *own_store : *request.store;
+  RunAccount account(store, request);
+  TuneReport report;
+  report.earlier_s = account.earlier_s();
+  report.finished_budget_s = account.finished_budget_s();
+  if (auto plan = account.finished_plan(); plan && fits_today(*plan, request.runners)) {
+    report.plan = std::move(*plan);
+    report.from_store = true;
+    return report;
+  }
+  report.plan = empty_plan(request);
+  const bool may_measure = !account.is_spent();
+  report.from_store = !may_measure && report.earlier_s > 0;
+  TuneRequest rest = request;
+  rest.budget_s = may_measure ? request.budget_s - report.earlier_s : kThinking;
+  MOETUNE_RETURN_IF_ERROR(decide(rest, store, may_measure ? &account : nullptr, report));
+  const std::string& trouble = account.trouble();
+  if (!trouble.empty() && report.warnings.empty()) report.warnings.push_back(trouble);
   return report;
 }
 

@@ -53,8 +53,17 @@ class BucketConfirmation {
 };
 
 // The whole layer, unless rounds on it are too dear for the time there is and the races were on a
-// part.
+// part. Where only what is known counts: the scale at which somebody was confirmed.
 Scale BucketConfirmation::affordable_scale() {
+  if (!meter_.may_measure()) {
+    const Spot whole = state_.spot(bucket_.tokens, Scale::kFull);
+    const Candidate fallback = state_.space.fallback(bucket_.tokens);
+    const auto& ranking = bucket_.searches[state_.group].ranking;
+    const bool on_whole = std::any_of(ranking.begin(), ranking.end(), [&](const Contender& c) {
+      return meter_.known().compared(c.candidate, fallback, whole, "confirm") != nullptr;
+    });
+    return bucket_.confirm_scale = on_whole ? Scale::kFull : bucket_.scale;
+  }
   const int rounds =
       meter_.policy().least_confirm_rounds + static_cast<int>(state_.request.veto_workloads.size());
   const double needed_s = 4e-6 * rounds * expected_us(state_, bucket_, Scale::kFull);
@@ -244,7 +253,8 @@ Status confirm_buckets(TuneState& state, double end_s) {
     const SearchResult& search = bucket.searches[state.group];
     bucket.evidence.candidates = search.tried;
     bucket.evidence.rejected = search.rejected;
-    const double deadline = share_deadline_s(state.meter, weights, i, end_s);
+    const double deadline = share_deadline_s(state.meter.elapsed_s(), weights, i, end_s);
+    state.begin_step(Step::kConfirmations, i, deadline);
     if (Status status = BucketConfirmation(state, bucket, deadline).run(); !status.ok()) {
       return status;
     }

@@ -76,6 +76,7 @@ bool check_bucket(TuneState& state, const BucketState& bucket, bool& is_loaded, 
 
 void check_exactly(TuneState& state, double end_s) {
   if (state.request.exact_bench == nullptr || state.request.exact_executor == nullptr) return;
+  if (!state.meter.may_measure()) return;
   bool is_loaded = false;
   for (const BucketState& bucket : state.buckets) {
     state.meter.begin("check", bucket.tokens, kProvenPerBucket);

@@ -53,6 +53,7 @@ std::vector<Decision> IntervalSettler::run() {
   for (size_t i = 0; i < zones.size(); ++i) {
     const double now = meter_.elapsed_s();
     deadline_s_ = now + (state_.request.budget_s - now) / static_cast<double>(zones.size() - i);
+    state_.begin_step(Step::kIntervals, std::min(i, state_.buckets.size() - 1), deadline_s_);
     meter_.begin("refine", zones[i].from, 2);
     for (const Segment& segment : settle(zones[i])) segments.push_back(segment);
   }

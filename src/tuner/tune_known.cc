@@ -18,12 +18,12 @@ const MeasurementRecord* look_up(const std::map<std::string, MeasurementRecord>&
   return found == records.end() ? nullptr : &found->second;
 }
 
+}  // namespace
+
 int64_t unix_ms_now() {
   const auto since_epoch = std::chrono::system_clock::now().time_since_epoch();
   return std::chrono::duration_cast<std::chrono::milliseconds>(since_epoch).count();
 }
-
-}  // namespace
 
 std::string Spot::text() const {
   return fmt::format("{} tokens of {} seed {}{}", what.tokens, what.workload, what.seed,
@@ -92,6 +92,7 @@ const MeasurementRecord* Known::compared(const Candidate& candidate, const Candi
 }
 
 void Known::put(MeasurementRecord record) {
+  const auto start = std::chrono::steady_clock::now();
   record.problem = problem_;
   record.device = device_;
   record.unix_ms = unix_ms_now();
@@ -99,6 +100,7 @@ void Known::put(MeasurementRecord record) {
     trouble_ = fmt::format("measurements are not kept: {}", status.error().message);
   }
   index(std::move(record));
+  put_s_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
 }  // namespace moetune

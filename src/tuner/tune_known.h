@@ -10,6 +10,9 @@
 
 namespace moetune {
 
+/// Milliseconds since 1970, as records have it.
+int64_t unix_ms_now();
+
 /// Where something is measured: a case, at a scale.
 struct Spot {
   Case what;
@@ -44,6 +47,9 @@ class Known {
   /// Completes the record (problem, device, time) and puts it into the store and the index.
   void put(MeasurementRecord record);
 
+  /// Seconds that putting has taken so far.
+  double put_s() const { return put_s_; }
+
   /// Why the store could not be read or written, the first time it happened; empty: all is well.
   const std::string& trouble() const { return trouble_; }
 
@@ -54,6 +60,7 @@ class Known {
   std::string problem_;
   std::string device_;
   std::string trouble_;
+  double put_s_ = 0;
   std::map<std::string, MeasurementRecord> records_;     // by identity, spot, stage and phase
   std::map<std::string, MeasurementRecord> rejections_;  // by identity, or identity and spot
 };

@@ -66,9 +66,10 @@ bool ClockWatch::throttled(std::span<const DeviceState> round) {
   return !clocks_.empty() && slowest < ratio_ * median(clocks_);
 }
 
-Meter::Meter(const TuneRequest& request, Known& known, TuneReport& report)
+Meter::Meter(const TuneRequest& request, Known& known, RunAccount* account, TuneReport& report)
     : request_(request),
       known_(known),
+      account_(account),
       report_(report),
       now_(request.now_s ? request.now_s : steady_now_s),
       start_s_(now_()),
@@ -115,7 +116,8 @@ Status Meter::load(Scale scale) {
 }
 
 Status Meter::aim(const Spot& spot, int routings) {
-  if (over(request_.budget_s)) return no_time();
+  if (!may_measure() || over(request_.budget_s)) return no_time();
+  account_->note(elapsed_s());
   const std::string place = fmt::format("{} x {}", spot.text(), routings);
   if (broken_places_.contains(spot.text())) return no_time();
   const TuneProgress before = progress_;
@@ -231,6 +233,7 @@ double Meter::floor_us(const Spot& spot, const Setting& setting) {
 void Meter::reject(const Candidate& candidate, const Spot& spot, const Error& error,
                    const std::string& phase) {
   report_.rejected.push_back({candidate, spot.what.tokens, error});
+  lacked_room_ = lacked_room_ || error.code == ErrorCode::kOutOfMemory;
   MeasurementRecord record;
   record.candidate = candidate;
   record.layout = layout_of(candidate);
@@ -281,12 +284,8 @@ void Meter::begin(const std::string& phase, int64_t tokens, int candidates_left)
   progress_.phase = phase;
   progress_.tokens = tokens;
   progress_.candidates_left = candidates_left;
+  most_candidates_ = std::max(most_candidates_, candidates_left);
   tell(true);
-}
-
-void Meter::set_done(double share, int buckets_done) {
-  share_done_ = share;
-  progress_.buckets_done = buckets_done;
 }
 
 void Meter::tell(bool at_once) {
@@ -298,8 +297,8 @@ void Meter::tell(bool at_once) {
   progress_.measurements = report_.measurements;
   progress_.elapsed_s = elapsed;
   const double left = std::max(0.0, left_s(request_.budget_s));
-  const double at_this_pace = share_done_ > 0 ? elapsed * (1 / share_done_ - 1) : left;
-  progress_.eta_s = std::min(left, at_this_pace);
+  const double forecast = forecast_ ? std::max(0.0, forecast_() - elapsed) : left;
+  progress_.eta_s = std::min(left, forecast);
   request_.progress(progress_);
 }
 

@@ -12,6 +12,7 @@
 #include "moetune/autotuner.h"
 #include "moetune/measuring.h"
 #include "tuner/paired_test.h"
+#include "tuner/run_account.h"
 #include "tuner/tune_known.h"
 
 namespace moetune {
@@ -48,8 +49,9 @@ class ClockWatch {
 /// reject() is to be told.
 class Meter {
  public:
-  /// Everything must outlive the meter. The clock starts here.
-  Meter(const TuneRequest& request, Known& known, TuneReport& report);
+  /// Everything must outlive the meter. The clock starts here. Without `account` nothing is
+  /// measured: all that asks for it ends as if time were up, and what is known decides.
+  Meter(const TuneRequest& request, Known& known, RunAccount* account, TuneReport& report);
 
   // ---- Time ----
   double elapsed_s() const { return now_() - start_s_; }
@@ -60,11 +62,16 @@ class Meter {
   bool over(double deadline_s) const { return stopped() || left_s(deadline_s) <= 0; }
   bool stopped() const { return request_.stop.stop_requested(); }
 
+  /// Whether there is anything to measure with; false: only what is known counts.
+  bool may_measure() const { return account_ != nullptr; }
+
   // ---- Place ----
   /// The layouts that measuring needs from now on. Packs when something is measured, not before.
   void use_layouts(std::vector<WeightLayout> layouts) { layouts_ = std::move(layouts); }
   /// Frees the device.
   void unload();
+  /// Whether another run, with more memory say, may measure what had no place in this one.
+  bool lacked_room() const { return lacked_room_ || !broken_places_.empty(); }
   /// How to sample at a spot. From `expected_us`, the default's time to within a factor of two or
   /// so; 0: from what is known, or else from measuring the default once.
   Result<Setting> setting(const Spot& spot, const Candidate& fallback, double expected_us = 0);
@@ -108,8 +115,11 @@ class Meter {
   /// Sets what is going on; reports it at once.
   void begin(const std::string& phase, int64_t tokens, int candidates_left);
   void set_candidates_left(int count) { progress_.candidates_left = count; }
-  /// The share of all work that is done, in [0, 1], for the ETA.
-  void set_done(double share, int buckets_done);
+  /// That were told of at once so far.
+  int most_candidates() const { return most_candidates_; }
+  void set_buckets_done(int count) { progress_.buckets_done = count; }
+  /// Says when the run will have ended, in seconds after the start, whenever progress is told.
+  void forecast_with(std::function<double()> end_s) { forecast_ = std::move(end_s); }
 
  private:
   Status aim(const Spot& spot, int routings);
@@ -121,6 +131,7 @@ class Meter {
 
   const TuneRequest& request_;
   Known& known_;
+  RunAccount* account_;
   TuneReport& report_;
   std::function<double()> now_;
   double start_s_;
@@ -137,13 +148,15 @@ class Meter {
   std::map<std::string, Setting> settings_;
   std::map<std::string, double> floors_us_;
   std::set<std::string> broken_places_;
+  bool lacked_room_ = false;  // Some candidate did.
   std::set<std::string> passed_;
   std::set<std::string> passed_somewhere_;
   std::map<std::string, std::string> layout_names_;
 
   TuneProgress progress_;
   double told_s_ = 0;
-  double share_done_ = 0;
+  int most_candidates_ = 0;
+  std::function<double()> forecast_;
 };
 
 }  // namespace moetune

@@ -81,12 +81,13 @@ Status race_upwards(TuneState& state, BucketSearch& search, double end_s) {
   const auto first =
       state.meter.setting(state.spot(smallest.tokens, groups > 1 ? Scale::kSubset : Scale::kFull),
                           state.space.fallback(smallest.tokens));
-  const std::vector<double> weights = race_weights(state, first.ok() ? first->fallback_us : 0);
+  state.race_weights = race_weights(state, first.ok() ? first->fallback_us : 0);
   for (size_t i = 0; i < state.buckets.size(); ++i) {
     BucketState& bucket = state.buckets[i];
     bucket.scale = bucket.confirm_scale = scale_of(state, i);
     const Spot spot = state.spot(bucket.tokens, bucket.scale);
-    const double deadline = share_deadline_s(state.meter, weights, i, end_s);
+    const double deadline = share_deadline_s(state.meter.elapsed_s(), state.race_weights, i, end_s);
+    state.begin_step(Step::kRaces, i, deadline);
     if (state.meter.over(deadline)) continue;
     state.meter.begin("check", bucket.tokens, 0);
     const auto setting = state.meter.setting(spot, state.space.fallback(bucket.tokens));
@@ -104,9 +105,7 @@ Status race_upwards(TuneState& state, BucketSearch& search, double end_s) {
       bucket.searches[group] =
           search.run(state.space.groups()[group], spot, now + share, incumbents);
     }
-    state.meter.set_done(
-        0.5 * static_cast<double>(i + 1) / static_cast<double>(state.buckets.size()),
-        static_cast<int>(i + 1));
+    state.meter.set_buckets_done(static_cast<int>(i + 1));
   }
   return {};
 }
@@ -115,6 +114,7 @@ Status race_upwards(TuneState& state, BucketSearch& search, double end_s) {
 // below.
 void race_downwards(TuneState& state, BucketSearch& search, std::span<const size_t> groups,
                     double end_s) {
+  state.begin_step(Step::kRaces, state.buckets.size(), end_s);
   const auto wants_more = [&](const BucketState& bucket) {
     return !bucket.evidence.resolved && std::any_of(groups.begin(), groups.end(), [&](size_t g) {
       return !bucket.searches[g].complete;

@@ -22,6 +22,20 @@ struct BucketState {
   Candidate chosen;
   bool is_default = true;
   Evidence evidence;
+  // What it took so far, in seconds.
+  double raced_s = 0;
+  double confirmed_s = 0;
+  double settled_s = 0;  ///< Of the sizes below it, and for the last also of those above.
+};
+
+enum class Step : uint8_t { kRaces, kConfirmations, kIntervals };
+
+/// How far a pass over the buckets has come.
+struct Whereabouts {
+  Step step = Step::kRaces;
+  size_t index = 0;    ///< The bucket at work; their number: none.
+  double since_s = 0;  ///< After the meter's start, as all times here.
+  double until_s = 0;  ///< At the latest.
 };
 
 struct TuneState {
@@ -30,6 +44,14 @@ struct TuneState {
   const CandidateSpace& space;
   size_t group = 0;  ///< Whose layout the plan has.
   std::vector<BucketState> buckets;
+  // For the forecast.
+  Whereabouts at;
+  std::vector<double> race_weights;  ///< Of the buckets' shares in the time for races.
+  double races_end_s = 0;            ///< At the latest.
+  double confirm_end_s = 0;          ///< Likewise.
+
+  /// Notes what is begun now, and what the step before took.
+  void begin_step(Step step, size_t index, double until_s);
 
   const LayoutGroup& layout_group() const { return space.groups()[group]; }
   Spot spot(int64_t tokens, Scale scale) const { return spot(tokens, scale, request.workload); }
@@ -47,8 +69,10 @@ double expected_us(const TuneState& state, const BucketState& bucket, Scale scal
 
 /// When the share of `index` in the time until `end_s` is used up, by its weight among its own and
 /// the later ones. What one leaves unused is there for those after it.
-double share_deadline_s(const Meter& meter, std::span<const double> weights, size_t index,
-                        double end_s);
+double share_deadline_s(double now_s, std::span<const double> weights, size_t index, double end_s);
+
+/// When tuning will have ended, in seconds after the meter's start, as it looks now.
+double expected_end_s(const TuneState& state);
 
 /// "2026-01-31T12:00:00Z", now.
 std::string utc_now();

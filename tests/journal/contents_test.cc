@@ -19,7 +19,7 @@ class ContentsTest : public FolderTest {
     }
     put(*database, rejected_record(1));
     put(*database, compared_record(2));
-    EXPECT_TRUE(database->put_plan(sample_plan(), {}).ok());
+    put_plan(*database, sample_plan());
     return database;
   }
 };
@@ -37,6 +37,7 @@ TEST_F(ContentsTest, GroupsAddUp) {
   EXPECT_EQ(cpu.comparisons, 1);
   EXPECT_EQ(cpu.candidates, 2);
   EXPECT_EQ(cpu.plans, 1);
+  EXPECT_EQ(cpu.runs, 0);
   EXPECT_EQ(cpu.runners, std::vector<std::string>{"cpu.packed@3"});
   EXPECT_EQ(cpu.first_unix_ms, 1700000000001);
   EXPECT_EQ(cpu.last_unix_ms, 1700000000002);
@@ -63,6 +64,41 @@ TEST_F(ContentsTest, PruningTakesWhatMatchesAndNothingElse) {
   EXPECT_EQ(*database->connection().number("SELECT count(*) FROM candidate"), 1);
   EXPECT_EQ(*database->connection().number("SELECT count(*) FROM problem"), 1);
   EXPECT_EQ(*database->connection().number("SELECT max(id) FROM candidate"), 4);
+}
+
+TEST_F(ContentsTest, RunsAreCountedAndPrunedByWhenTheyBegan) {
+  auto database = open();
+  TuneRun late = sample_run(8);
+  late.unix_ms += 1000;
+  late.plan.reset();
+  late.seconds = 10.5;
+  ASSERT_TRUE(database->put_run(sample_run(7), {}).ok());
+  ASSERT_TRUE(database->put_run(late, {}).ok());
+  const auto found = groups(*database, {});
+  ASSERT_EQ(found->size(), 1u);
+  EXPECT_EQ(found->at(0).runs, 2);
+  EXPECT_EQ(found->at(0).run_seconds, 70);
+  EXPECT_EQ(found->at(0).plans, 1);
+  const Filter old{.before_unix_ms = late.unix_ms};
+  EXPECT_EQ(count(*database, old)->runs, 1);
+  EXPECT_EQ(prune(*database, old)->runs, 1);
+  EXPECT_EQ(texts_of(runs_in(*database)), texts_of({late}));
+  // The names stay that it refers to.
+  EXPECT_EQ(*database->connection().text("PRAGMA foreign_key_check"), "");
+  EXPECT_EQ(prune(*database, {})->runs, 1);
+  EXPECT_TRUE(runs_in(*database).empty());
+}
+
+TEST_F(ContentsTest, PruningADeviceTakesItsCeilingsToo) {
+  auto database = open();
+  const CeilingRecord ceiling{"cpu isa=avx2", "bf16", 1, 2, "read", 3, "multiply", 1700000000000};
+  ASSERT_TRUE(database->put_ceiling(ceiling, {}).ok());
+  ASSERT_TRUE(prune(*database, {.problem = "hidden=64"}).ok());
+  EXPECT_TRUE(database->find_ceiling("cpu isa=avx2", "bf16", {})->has_value());
+  ASSERT_TRUE(prune(*database, {.device = "sm=90"}).ok());
+  EXPECT_TRUE(database->find_ceiling("cpu isa=avx2", "bf16", {})->has_value());
+  ASSERT_TRUE(prune(*database, {.device = "isa=avx2"}).ok());
+  EXPECT_FALSE(database->find_ceiling("cpu isa=avx2", "bf16", {})->has_value());
 }
 
 TEST_F(ContentsTest, PruningGivesTheSpaceBack) {

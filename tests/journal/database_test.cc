@@ -91,7 +91,7 @@ TEST_F(DatabaseTest, WhatAnotherProcessPrunedIsNoObstacle) {
 
 TEST_F(DatabaseTest, PlansAreKept) {
   auto database = open();
-  ASSERT_TRUE(database->put_plan(sample_plan(), {"test 1", {}}).ok());
+  put_plan(*database, sample_plan(), {"test 1", {}});
   int seen = 0;
   ASSERT_TRUE(visit_plans(*open(), {}, [&](const PlanRecord& record, const Origin& origin) {
                 EXPECT_EQ(record.plan, sample_plan().plan);
@@ -102,6 +102,55 @@ TEST_F(DatabaseTest, PlansAreKept) {
                 return Status();
               }).ok());
   EXPECT_EQ(seen, 1);
+}
+
+TEST_F(DatabaseTest, ARunGrowsInPlaceAndEndsWithItsPlan) {
+  auto database = open();
+  TuneRun run = sample_run();
+  for (double seconds : {0.0, 1.0, 2.0}) {
+    run.plan.reset();
+    run.budget_s = 0;
+    run.seconds = seconds;
+    ASSERT_TRUE(database->put_run(run, {}).ok());
+    EXPECT_EQ(texts_of(runs_in(*open())), texts_of({run}));
+  }
+  ASSERT_TRUE(database->put_run(sample_run(), {}).ok());
+  const std::vector<TuneRun> found = runs_in(*open());
+  ASSERT_EQ(texts_of(found), texts_of({sample_run()}));
+  EXPECT_EQ(found[0].plan, sample_plan().plan);
+  EXPECT_EQ(*database->connection().number("SELECT count(*) FROM plan"), 1);
+}
+
+TEST_F(DatabaseTest, RunsWithAPlanComeLastInTheOrderInWhichTheyEnded) {
+  auto database = open();
+  std::vector<TuneRun> runs;
+  for (int64_t id = 1; id <= 3; ++id) {
+    TuneRun begun = sample_run(id);
+    begun.plan.reset();
+    ASSERT_TRUE(database->put_run(begun, {}).ok());
+    runs.push_back(begun);
+  }
+  ASSERT_TRUE(database->put_run(sample_run(3), {}).ok());
+  ASSERT_TRUE(database->put_run(sample_run(1), {}).ok());
+  EXPECT_EQ(texts_of(runs_in(*database)), texts_of({runs[1], sample_run(3), sample_run(1)}));
+}
+
+TEST_F(DatabaseTest, CeilingsAreOfTheProgramAndTheDeviceThatTheyWereMeasuredWith) {
+  auto database = open();
+  CeilingRecord ceiling{"cpu isa=avx2", "64 MiB, bf16", 1 << 20,    2e10,
+                        "read",         1e11,           "multiply", 1700000000000};
+  const Origin here{"moetune 1", {{"compiler", "gcc 12"}}};
+  ASSERT_TRUE(database->put_ceiling(ceiling, here).ok());
+  ceiling.read_bytes_per_s = 3e10;
+  ASSERT_TRUE(database->put_ceiling(ceiling, here).ok());
+  const auto found = open()->find_ceiling("cpu isa=avx2", "64 MiB, bf16", here);
+  ASSERT_TRUE(found.ok() && *found);
+  EXPECT_EQ((*found)->read_bytes_per_s, 3e10);
+  EXPECT_EQ((*found)->operations_name, "multiply");
+  EXPECT_EQ((*found)->unix_ms, 1700000000000);
+  EXPECT_FALSE(*database->find_ceiling("cpu isa=avx512", "64 MiB, bf16", here));
+  EXPECT_FALSE(*database->find_ceiling("cpu isa=avx2", "64 MiB, nvfp4", here));
+  EXPECT_FALSE(*database->find_ceiling("cpu isa=avx2", "64 MiB, bf16", {"moetune 2", {}}));
 }
 
 TEST_F(DatabaseTest, TheFileIsItsOwnersAlone) {

@@ -157,6 +157,60 @@ inline PlanRecord sample_plan() {
   return record;
 }
 
+/// A run that ended with sample_plan().
+inline TuneRun sample_run(int64_t id = 7) {
+  const PlanRecord plan = sample_plan();
+  TuneRun run;
+  run.id = id;
+  run.problem = plan.plan.problem.key();
+  run.device = plan.device.key();
+  run.properties = plan.device;
+  run.terms = "veto=zipf:1.2";
+  run.runners = {"cpu.packed@3", "cpu.plain@1"};
+  run.buckets = {1, 8};
+  run.seconds = 59.5;
+  run.budget_s = 60;
+  run.plan = plan.plan;
+  run.unix_ms = plan.unix_ms;
+  return run;
+}
+
+/// All fields but the properties, as text.
+inline std::string text_of(const TuneRun& run) {
+  std::ostringstream text;
+  text << run.id << '\n'
+       << run.problem << '\n'
+       << run.device << '\n'
+       << run.workload << ' ' << run.seed << ' ' << run.terms << ' ' << run.seconds << ' '
+       << run.budget_s << ' ' << run.unix_ms << ' ' << (run.plan ? "with a plan" : "");
+  for (const std::string& runner : run.runners) text << ' ' << runner;
+  for (int64_t bucket : run.buckets) text << ' ' << bucket;
+  return text.str();
+}
+
+inline std::vector<std::string> texts_of(const std::vector<TuneRun>& runs) {
+  std::vector<std::string> texts;
+  for (const TuneRun& run : runs) texts.push_back(text_of(run));
+  return texts;
+}
+
+/// What a database holds of runs like sample_run().
+inline std::vector<TuneRun> runs_in(Database& database) {
+  const TuneRun usual = sample_run();
+  auto found = database.find_runs(usual.problem, usual.device);
+  EXPECT_TRUE(found.ok()) << found.error().message;
+  return found.ok() ? std::move(found).value() : std::vector<TuneRun>{};
+}
+
+/// A plan whose run is not known, as version 1 left them.
+inline void put_plan(Database& database, const PlanRecord& record, const Origin& origin = {}) {
+  auto transaction = Transaction::begin(database.connection());
+  ASSERT_TRUE(transaction.ok()) << transaction.error().message;
+  const auto merged = database.merge_plan(record, origin);
+  ASSERT_TRUE(merged.ok()) << merged.error().message;
+  ASSERT_TRUE(transaction->commit().ok());
+}
+
 inline void write_file(const std::string& path, const std::string& content) {
   std::ofstream(path, std::ios::binary) << content;
 }

@@ -58,6 +58,23 @@ TEST_F(SchemaTest, VersionOneIsRead) {
   EXPECT_EQ(found->at(1).versus->high, 1.25);
 }
 
+// Version 1 knew no runs: what they spent counts as nothing, and from now on it counts.
+TEST_F(SchemaTest, VersionOneIsBroughtUpToDateWithItsContent) {
+  auto connection = Connection::open(path_, Connection::Access::kWrite);
+  ASSERT_TRUE(connection.ok() && connection->execute(read_bytes(VERSION_1_SQL)).ok());
+  auto database = open();
+  EXPECT_EQ(*database->connection().number("PRAGMA user_version"), 2);
+  EXPECT_TRUE(database->find_runs("fused_moe hidden=64", "cpu isa=avx2")->empty());
+  TuneRun run = sample_run();
+  run.problem = "fused_moe hidden=64";
+  run.device = "cpu isa=avx2";
+  ASSERT_TRUE(database->put_run(run, {}).ok());
+  EXPECT_EQ(open()->find_runs(run.problem, run.device)->size(), 1u);
+  EXPECT_EQ(database->find(run.problem, run.device)->size(), 2u);
+  // Nothing is made twice, and the old name of the device is the new one's.
+  EXPECT_EQ(*database->connection().number("SELECT count(*) FROM device"), 1);
+}
+
 TEST_F(SchemaTest, ANewerVersionIsLeftAsItIs) {
   put(*open(), race_record(1));
   {

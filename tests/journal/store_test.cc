@@ -63,7 +63,7 @@ TEST_F(StoreTest, WhatWasPutIsFoundByTheNextOne) {
     EXPECT_TRUE(first->warnings().empty());
     ASSERT_TRUE(first->put(race_record(1)).ok());
     ASSERT_TRUE(first->put(rejected_record(2)).ok());
-    ASSERT_TRUE(first->put_plan(sample_plan().plan, sample_plan().device).ok());
+    ASSERT_TRUE(first->put_run(sample_run()).ok());
   }
   EXPECT_EQ(texts_of(found_in_store(*store())), texts_of({race_record(1), rejected_record(2)}));
 }
@@ -214,12 +214,65 @@ TEST_F(StoreTest, WhatIsStillInMemoryIsWrittenInTheEnd) {
     auto transaction = Transaction::begin(other->connection());
     ASSERT_TRUE(transaction.ok());
     EXPECT_FALSE(opened->put(race_record(1)).ok());
-    EXPECT_TRUE(opened->put_plan(sample_plan().plan, sample_plan().device).ok());
+    EXPECT_TRUE(opened->put_run(sample_run()).ok());
   }
   EXPECT_EQ(found_in(*other).size(), 0u);
   opened.reset();
   EXPECT_EQ(found_in(*other).size(), 1u);
   EXPECT_EQ(*other->connection().number("SELECT count(*) FROM plan"), 1);
+}
+
+TEST_F(StoreTest, WhatIsGatheredIsFoundAtOnceAndWrittenSoon) {
+  JournalStore gathering({.path = path_, .gather = milliseconds(200)});
+  auto other = open();
+  ASSERT_TRUE(gathering.put(race_record(1)).ok());
+  ASSERT_TRUE(gathering.put(race_record(2)).ok());
+  EXPECT_EQ(found_in_store(gathering).size(), 2u);
+  EXPECT_EQ(found_in(*other).size(), 0u);
+  // Nobody puts any more, as when a kernel hangs: it is written all the same.
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+  while (found_in(*other).size() < 2 && std::chrono::steady_clock::now() < deadline)
+    std::this_thread::sleep_for(milliseconds(10));
+  EXPECT_EQ(found_in(*other).size(), 2u);
+  // A plan does not wait, nor does what came before it.
+  ASSERT_TRUE(gathering.put(race_record(3)).ok());
+  ASSERT_TRUE(gathering.put_run(sample_run()).ok());
+  EXPECT_EQ(found_in(*other).size(), 3u);
+  EXPECT_EQ(texts_of(runs_in(*other)), texts_of({sample_run()}));
+}
+
+TEST_F(StoreTest, WhatIsGatheredIsWrittenInTheEnd) {
+  {
+    JournalStore gathering({.path = path_, .gather = milliseconds(60000)});
+    ASSERT_TRUE(gathering.put(race_record(1)).ok());
+  }
+  EXPECT_EQ(found_in(*open()).size(), 1u);
+}
+
+// Said once, by the next put, wherever it happened.
+TEST_F(StoreTest, WhatGoesWrongInTheBackgroundIsSaidByTheNextPut) {
+  JournalStore gathering({.path = path_, .patience = milliseconds(1), .gather = milliseconds(50)});
+  auto other = open();
+  auto transaction = Transaction::begin(other->connection());
+  ASSERT_TRUE(transaction.ok());
+  ASSERT_TRUE(gathering.put(race_record(1)).ok());
+  std::this_thread::sleep_for(milliseconds(500));
+  int said = 0;
+  for (int i = 2; i < 10; ++i) said += !gathering.put(race_record(i)).ok();
+  EXPECT_EQ(said, 1);
+}
+
+TEST_F(StoreTest, RunsThatAreOnlyInMemoryAreFound) {
+  fill(1);
+  ASSERT_TRUE(open()->connection().execute("PRAGMA user_version = 99").ok());
+  JournalStore memory({.path = path_});
+  TuneRun run = sample_run();
+  run.seconds = 1;
+  ASSERT_TRUE(memory.put_run(run).ok());
+  ASSERT_TRUE(memory.put_run(sample_run()).ok());
+  const auto found = memory.find_runs(run.problem, run.device);
+  ASSERT_TRUE(found.ok());
+  EXPECT_EQ(texts_of(*found), texts_of({sample_run()}));
 }
 
 TEST_F(StoreTest, ALockedFileIsReadAllTheSame) {

@@ -35,7 +35,8 @@ class TransferTest : public FolderTest {
     put(*database, race_record(1));
     put(*database, rejected_record(2));
     put(*database, compared_record(3));
-    EXPECT_TRUE(database->put_plan(sample_plan(), {"test 2", {}}).ok());
+    put_plan(*database, sample_plan(), {"test 2", {}});
+    EXPECT_TRUE(database->put_run(sample_run(), {"test 3", {}}).ok());
     return database;
   }
 
@@ -52,8 +53,10 @@ TEST_F(TransferTest, AnExportThatIsImportedIsTheSameJournal) {
   const std::string lines = exported(*from);
   const Imported result = imported(*to, lines);
   EXPECT_EQ(result.measurements, 3);
-  EXPECT_EQ(result.plans, 1);
+  EXPECT_EQ(result.plans, 2);
+  EXPECT_EQ(result.runs, 1);
   EXPECT_EQ(result.bad_lines, 0);
+  EXPECT_EQ(texts_of(runs_in(*to)), texts_of({sample_run()}));
   EXPECT_EQ(texts_of(found_in(*to)), texts_of(found_in(*from)));
   EXPECT_EQ(exported(*to), lines);
 }
@@ -62,9 +65,52 @@ TEST_F(TransferTest, WhatIsThereIsNotTakenTwice) {
   auto database = filled();
   const std::string lines = exported(*database);
   const Imported again = imported(*database, lines + lines);
-  EXPECT_EQ(again.measurements + again.plans, 0);
-  EXPECT_EQ(again.already_there, 8);
+  EXPECT_EQ(again.measurements + again.plans + again.runs, 0);
+  EXPECT_EQ(again.already_there, 12);
   EXPECT_EQ(exported(*database), lines);
+}
+
+// An export taken while a run goes on, and one taken later.
+TEST_F(TransferTest, ARunThatHasComeFurtherElsewhereIsBroughtUpToDate) {
+  auto from = open();
+  auto to = other();
+  TuneRun run = sample_run();
+  run.plan.reset();
+  run.budget_s = 0;
+  run.seconds = 20;
+  ASSERT_TRUE(from->put_run(run, {}).ok());
+  const std::string early = exported(*from);
+  EXPECT_EQ(imported(*to, early).runs, 1);
+  run = sample_run();
+  ASSERT_TRUE(from->put_run(run, {}).ok());
+  EXPECT_EQ(imported(*to, exported(*from)).runs, 1);
+  EXPECT_EQ(texts_of(runs_in(*to)), texts_of({run}));
+  EXPECT_EQ(imported(*to, early).already_there, 1);
+  EXPECT_EQ(texts_of(runs_in(*to)), texts_of({run}));
+}
+
+TEST_F(TransferTest, ARunThatMakesNoSenseIsNamedByTheFieldThatIsWrong) {
+  auto database = open();
+  ASSERT_TRUE(database->put_run(sample_run(), {}).ok());
+  std::string line;
+  ASSERT_TRUE(visit_runs(*database, {}, [&](const RunRecord& record, const Origin& origin) {
+                line = to_line(record, origin);
+                return Status();
+              }).ok());
+  ASSERT_TRUE(parse_line(line).ok());
+  const auto refused = [&](const std::string& from, const std::string& to, const char* field) {
+    const size_t at = line.find(from);
+    ASSERT_NE(at, std::string::npos) << from;
+    const auto entry = parse_line(std::string(line).replace(at, from.size(), to));
+    ASSERT_FALSE(entry.ok()) << to;
+    EXPECT_NE(entry.error().message.find(field), std::string::npos) << entry.error().message;
+  };
+  refused("\"id\":7", "\"id\":0", "id");
+  refused("\"buckets\":[1,8]", "\"buckets\":[0,8]", "buckets");
+  refused("\"buckets\":[1,8]", "\"buckets\":8", "buckets");
+  refused("[\"cpu.packed@3\",\"cpu.plain@1\"]", "[3]", "runners");
+  refused("\"seconds\":59.5", "\"seconds\":-1", "seconds");
+  refused("\"problem\":", "\"problems\":", "problem");
 }
 
 TEST_F(TransferTest, AnExportHoldsWhatTheFilterSays) {
@@ -163,7 +209,8 @@ TEST_F(TransferTest, ValuesThatMakeNoSenseAreRefusedByName) {
 TEST_F(TransferTest, RandomChangesToLinesNeverGetThroughHalf) {
   const std::vector<std::string> seeds = {
       to_line(race_record(1), {"p", {{"a", "b"}}}), to_line(rejected_record(2), {}),
-      to_line(compared_record(3), {}), to_line(sample_plan(), {})};
+      to_line(compared_record(3), {}), to_line(sample_plan(), {}),
+      to_line(RunRecord{sample_run(), 1700000000000}, {})};
   constexpr std::string_view kBytes = "{}[]\",:\\0123456789.eE+-nulltruefalse \t\x01\x7f\xc3\xff";
   std::mt19937 random(20);
   int good = 0;

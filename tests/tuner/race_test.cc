@@ -34,7 +34,8 @@ class RaceTest : public ::testing::Test {
     request_.emplace(world_->request());
     request_->budget_s = 1e6;
     known_.emplace(*world_->store, request_->problem.key(), request_->device.key());
-    meter_.emplace(*request_, *known_, report_);
+    account_.emplace(*world_->store, *request_);
+    meter_.emplace(*request_, *known_, &*account_, report_);
     meter_->use_layouts({{"fake", "plain"}});
     const Spot spot{{8, "uniform", 0}, Scale::kFull};
     EXPECT_TRUE(meter_->setting(spot, runner_->default_candidate(8)).ok());
@@ -65,6 +66,7 @@ class RaceTest : public ::testing::Test {
   std::unique_ptr<FakeWorld> world_;
   std::optional<TuneRequest> request_;
   std::optional<Known> known_;
+  std::optional<RunAccount> account_;
   std::optional<Meter> meter_;
   TuneReport report_;
 };
