@@ -2,9 +2,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <map>
-#include <set>
-#include <tuple>
 
 #include "base/status_macros.h"
 #include "cli/command.h"
@@ -12,11 +9,13 @@
 #include "cli/interrupts.h"
 #include "cli/job.h"
 #include "cli/progress.h"
+#include "cli/rejected.h"
 #include "cli/save.h"
 #include "cli/table.h"
 #include "cli/tune_journal.h"
 #include "cli/values.h"
 #include "cli/version.h"
+#include "journal/place.h"
 
 namespace moetune::cli {
 namespace {
@@ -119,24 +118,6 @@ std::string table_of(const std::vector<Row>& rows) {
   return text;
 }
 
-/// One entry per candidate and reason, with the buckets where it happened.
-Json describe(const std::vector<Rejection>& rejected) {
-  using Key = std::tuple<std::string, std::string, std::string>;  // runner, tactic, reason
-  std::map<Key, std::set<int64_t>> grouped;
-  for (const Rejection& rejection : rejected) {
-    const Candidate& candidate = rejection.candidate;
-    grouped[{candidate.runner, short_text(candidate, candidate.runner), rejection.error.message}]
-        .insert(rejection.tokens);
-  }
-  Json list = Json::array();
-  for (const auto& [key, tokens] : grouped) {
-    const auto& [runner, tactic, reason] = key;
-    list.push_back(
-        {{"runner", runner}, {"tactic", tactic}, {"tokens", tokens}, {"reason", reason}});
-  }
-  return list;
-}
-
 /// What a run found out and where it went.
 struct Outcome {
   TuneReport report;
@@ -164,7 +145,7 @@ Json describe(const Outcome& outcome, const Job& job) {
           {"respawns", job.isolation ? job.isolation.host->respawns() : 0},
           {"ceilings", cli::describe(outcome.ceilings)},
           {"buckets", std::move(buckets)},
-          {"rejected", describe(report.rejected)},
+          {"rejected", cli::describe(collect_rejected(report.rejected))},
           {"warnings", report.warnings},
           {"config", outcome.path},
           {"saved", outcome.saved},
@@ -181,18 +162,30 @@ std::string spent_text(const TuneReport& report) {
       s.sample, s.check, s.judge, s.compile, s.pack, s.inputs, rest);
 }
 
+/// Its last line. The file is always named: `show` alone would look for that of the usual device.
+std::string rejected_text(const Outcome& outcome) {
+  const std::vector<RejectedCandidate> rejected = collect_rejected(outcome.report.rejected);
+  const std::string line = rejected_line(rejected);
+  if (rejected.empty()) return line;
+  if (outcome.journal.empty()) return line + "; --json lists them";
+  return fmt::format("{}; `moetune show {} --rejected{}` lists them", line, outcome.path,
+                     outcome.journal == journal::default_path().value_or("")
+                         ? ""
+                         : " --journal " + outcome.journal);
+}
+
 std::string text_of(const Outcome& outcome, const Job& job) {
   const TuneReport& report = outcome.report;
   std::string text =
       fmt::format("{} on {}\n{}\n\n", job.model.name, job.device().name, report.plan.problem.key());
   text += table_of(outcome.rows);
-  text +=
-      fmt::format("\nWeight layout {}; {} measurements in {:.1f} s; {} candidates rejected.\n",
-                  report.plan.layout, report.measurements, report.seconds, report.rejected.size());
+  text += fmt::format("\nWeight layout {}; {} measurements in {:.1f} s.\n", report.plan.layout,
+                      report.measurements, report.seconds);
   text += spent_text(report) + "\n";
   const Ceilings& ceilings = outcome.ceilings;
   if (ceilings.read_bytes_per_s > 0) text += "Ceilings: " + ceilings_text(ceilings) + ".\n";
   if (outcome.saved) text += fmt::format("Saved to {}\n", outcome.path);
+  text += rejected_text(outcome) + "\n";
   return text;
 }
 
