@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "base/status_macros.h"
+#include "tuner/deterministic_runner.h"
 #include "tuner/fit.h"
 #include "tuner/tune_state.h"
 
@@ -152,6 +153,13 @@ std::string utc_now() {
 }
 
 Result<TuneReport> tune_problem(const TuneRequest& request) {
+  if (request.deterministic) {
+    const DeterministicRunners only(request.runners);
+    TuneRequest narrowed = request;
+    narrowed.runners = only.pointers();
+    narrowed.deterministic = false;
+    return tune_problem(narrowed);
+  }
   MOETUNE_RETURN_IF_ERROR(validate(request));
   std::unique_ptr<MeasurementStore> own_store;
   if (request.store == nullptr) own_store = make_memory_store();
