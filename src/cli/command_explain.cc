@@ -9,6 +9,7 @@
 #include "cli/evidence.h"
 #include "cli/job.h"
 #include "cli/journal_flags.h"
+#include "cli/mode_flags.h"
 
 namespace moetune::cli {
 namespace {
@@ -152,15 +153,18 @@ class ExplainCommand final : public Command {
     traffic_.declare(flags, "Numbers of tokens to explain; default 1..1024");
     flags.value("--config", "FILE", &config_, "A tuned configuration; default: this machine's");
     journal_.declare(flags);
+    mode_.declare(flags);
   }
 
   Result<Exit> run(Output& output) override {
     MOETUNE_ASSIGN_OR_RETURN(const TrafficFlags::Values traffic, traffic_.read(/*many=*/false));
     MOETUNE_ASSIGN_OR_RETURN(const DeviceFlags::Values device, device_.read());
     MOETUNE_ASSIGN_OR_RETURN(const LayerFlags::Layer layer, layer_.read());
-    MOETUNE_ASSIGN_OR_RETURN(Job job,
-                             open_job(layer, device, traffic.seed, Purpose::kLookUp, output));
-    MOETUNE_ASSIGN_OR_RETURN(const std::string source, load_configuration(job, config_, output));
+    MOETUNE_RETURN_IF_ERROR(mode_.check(config_));
+    MOETUNE_ASSIGN_OR_RETURN(Job job, open_job(layer, device, traffic.seed, Purpose::kLookUp,
+                                               output, Where::kHere, mode_.tuner_options()));
+    MOETUNE_ASSIGN_OR_RETURN(const std::string source,
+                             load_plan(job, config_, mode_, traffic.tokens.back(), output));
     const PlanHandle plan = job.tuner->handle(job.session->problem());
     MOETUNE_ASSIGN_OR_RETURN(const Measured measured, read_journal(job, output));
 
@@ -207,6 +211,7 @@ class ExplainCommand final : public Command {
   TrafficFlags traffic_{"1..1024", "uniform"};
   std::string config_;
   JournalFlags journal_;
+  ModeFlags mode_;
 };
 
 }  // namespace

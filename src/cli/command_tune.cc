@@ -126,6 +126,7 @@ struct Outcome {
   std::string path;
   bool saved = false;
   std::string journal;  ///< "" where none is kept.
+  bool deterministic = false;
 };
 
 Json describe(const Outcome& outcome, const Job& job) {
@@ -141,7 +142,8 @@ Json describe(const Outcome& outcome, const Job& job) {
           {"seconds", report.seconds},
           {"measurements", report.measurements},
           {"interrupted", report.interrupted},
-          {"isolation", job.isolation ? "worker" : "in-process"},
+          {"isolation", isolation_name(job)},
+          {"deterministic", outcome.deterministic},
           {"respawns", job.isolation ? job.isolation.host->respawns() : 0},
           {"ceilings", cli::describe(outcome.ceilings)},
           {"buckets", std::move(buckets)},
@@ -211,6 +213,8 @@ class TuneCommand final : public Command {
         "--isolation", "WHERE", &isolation_,
         "Where candidates run: worker (a helper process, the default on a CPU where there is "
         "one) or in-process");
+    flags.toggle("--deterministic", &deterministic_,
+                 "Only kernels that give the same bits on every run");
   }
   Result<Exit> run(Output& output) override;
 
@@ -228,15 +232,8 @@ class TuneCommand final : public Command {
   std::string out_;
   TuneJournal journal_;
   std::string isolation_;
+  bool deterministic_ = false;
 };
-
-Result<Where> parse_isolation(const std::string& text) {
-  if (text.empty()) return Where::kHelperOrHere;
-  if (text == "worker") return Where::kHelper;
-  if (text == "in-process") return Where::kHere;
-  return Error{ErrorCode::kInvalidArgument, fmt::format("--isolation \"{}\"", text.substr(0, 40)),
-               "there are worker and in-process"};
-}
 
 ProgressState state_of(const TuneProgress& tuning) {
   ProgressState state;
@@ -313,12 +310,12 @@ Result<Exit> TuneCommand::run(Output& output) {
   MOETUNE_ASSIGN_OR_RETURN(const Where where, parse_isolation(isolation_));
   if (!out_.empty()) MOETUNE_RETURN_IF_ERROR(check_can_write(out_));
   const Interrupts interrupts;
-  MOETUNE_ASSIGN_OR_RETURN(Job job,
-                           open_job(layer, device, traffic.seed, Purpose::kMeasure, output, where));
+  MOETUNE_ASSIGN_OR_RETURN(Job job, open_job(layer, device, traffic.seed, Purpose::kMeasure, output,
+                                             where, {.deterministic = deterministic_}));
   MOETUNE_ASSIGN_OR_RETURN(const std::string path, prepare_output(out_, job.device()));
   MOETUNE_RETURN_IF_ERROR(journal_.open(traffic.workloads.front(), job.device(), output));
 
-  Outcome outcome{.path = path, .journal = journal_.path()};
+  Outcome outcome{.path = path, .journal = journal_.path(), .deterministic = deterministic_};
   MOETUNE_ASSIGN_OR_RETURN(outcome.report, tune(job, traffic, budget_s, interrupts.token()));
   const TuneReport& report = outcome.report;
   if (report.measurements > 0) journal_.put_plan(report.plan, job.device(), output);

@@ -63,7 +63,7 @@ class Rejected(program.ProgramTest):
         self.assertEqual(self.rejected(out), {})
 
     def test_without_a_journal_it_says_so(self):
-        out, _ = self.tune(REAL, "--budget", "300ms")
+        out, _ = self.tune(REAL, "--budget", "3s")
         missing = self.folder / "none.db"
         self.assert_error(1, "not_found", ["none.db"], "show", out, "--rejected", "--journal", missing)
         self.assert_error(2, "invalid_argument", ["--rejected"], "show", out, "--journal", missing)
