@@ -101,6 +101,11 @@ struct TuneRequest {
   /// Whether to measure between buckets too: interval ends, and where neighbouring decisions cross.
   /// Without it a decision holds for its bucket's whole interval.
   bool refine_intervals = true;
+  /// Only candidates with TunableRunner::is_deterministic() take part.
+  bool deterministic = false;
+  /// What else narrows what can be measured (a limit on memory, say), in words: earlier runs count
+  /// only where theirs were the same.
+  std::string limits;
   std::map<int64_t, double>
       weights;  ///< Importance per bucket; empty: all equal. Matters where layouts compete.
   MeasurementPolicy policy;
@@ -193,6 +198,14 @@ struct Choice {
   Provenance provenance = Provenance::kDefault;
 };
 
+struct AutoTunerOptions {
+  /// Only candidates that give the same bits on every run (TunableRunner::is_deterministic()) are
+  /// tuned and in force, wherever a plan comes from: what a loaded plan has otherwise is not used,
+  /// with that reason, and the default runs. Fixed for the tuner's life, so that no plan of another
+  /// mode can be in force.
+  bool deterministic = false;
+};
+
 /// Thread-safe: look-ups never wait; tune() and load() of one tuner exclude each other.
 ///
 /// Memory: every plan that was ever published stays until the tuner dies, because a look-up may
@@ -201,7 +214,7 @@ struct Choice {
 /// look-ups add nothing.
 class AutoTuner {
  public:
-  explicit AutoTuner(DeviceProperties device);
+  explicit AutoTuner(DeviceProperties device, AutoTunerOptions options = {});
   ~AutoTuner();
   AutoTuner(const AutoTuner&) = delete;
   AutoTuner& operator=(const AutoTuner&) = delete;
@@ -226,6 +239,16 @@ class AutoTuner {
   /// for a problem, before the first look-up counts.
   std::vector<std::string> validate(const Problem& problem,
                                     std::span<TunableRunner* const> runners);
+
+  /// Pins a problem to what a configuration says: its plan is in force from now on and nothing else
+  /// is, whatever is loaded, and tune() refuses the problem. kUnsupported, naming each mismatch,
+  /// where the configuration is not for this very device (a sibling's is not), has no plan of the
+  /// problem, or has one that does not cover 1..max_tokens or that today's runners (the default's
+  /// first) cannot follow to the letter; kInvalidArgument while results are switched off. Nothing
+  /// is changed then. Sizes above the plan get the default, as always: who pins asks for all that
+  /// will be run.
+  Status pin(const TunedConfiguration& configuration, const Problem& problem,
+             std::span<TunableRunner* const> runners, int64_t max_tokens);
 
   /// The handle of a problem, known or not: a plan published later appears in it.
   PlanHandle handle(const Problem& problem);

@@ -31,6 +31,8 @@ class FunctionRunner final : public TunableRunner {
     std::function<Status(const Call& call, const Tactic& tactic)> run;
     /// Bytes of call.workspace that a tactic needs; empty: none.
     std::function<size_t(const Tactic& tactic, int64_t tokens)> workspace_bytes;
+    /// Whether a tactic gives the same bits on every run; empty: all do.
+    std::function<bool(const Tactic& tactic)> is_deterministic;
   };
 
   explicit FunctionRunner(Definition definition);
@@ -40,6 +42,7 @@ class FunctionRunner final : public TunableRunner {
   const std::vector<Scheme>& schemes() const override { return schemes_; }
   Candidate default_candidate(int64_t tokens) const override;
   size_t workspace_bytes(const Candidate& candidate, int64_t tokens) const override;
+  bool is_deterministic(const Candidate& candidate) const override;
   /// kCompile for a candidate of another runner or outside of the space.
   Result<std::shared_ptr<Executable>> compile(const Candidate& candidate,
                                               int64_t max_tokens) override;

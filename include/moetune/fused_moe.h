@@ -37,6 +37,19 @@ struct FusedMoeOptions {
   std::vector<float>
       router_bias;  ///< [global_experts], where the specification's router has a selection bias.
   int32_t first_expert = 0;  ///< Global id of this rank's expert 0, where ep > 1.
+
+  /// The same bits on every run of the same inputs, on any number of threads: only kernels whose
+  /// sums have a fixed order. What the configuration has otherwise is not used (notes() says so)
+  /// and the default runs there. Other numbers of tokens may run other kernels, whose sums are
+  /// ordered in another way.
+  bool deterministic = false;
+  /// Exactly what `config`, which must be named, says, and nothing else: create() fails, naming
+  /// each mismatch, where the file is not for this device and layer, does not cover 1..max_tokens,
+  /// or names kernels that this version has not; never a silent default.
+  bool pinned = false;
+  /// Defaults only: no configuration is read and no tuning result is used. MOETUNE_DEFAULT=1 does
+  /// the same to every layer of a process, and tuner().use_defaults() to a layer that is there.
+  bool defaults_only = false;
 };
 
 /// Owns device, packed weights and workspace. One thread at a time.

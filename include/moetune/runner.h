@@ -128,6 +128,11 @@ class TunableRunner {
     (void)tokens;
     return {};
   }
+  /// Whether the candidate gives the same bits whenever it runs on the same inputs and weights, at
+  /// the same number of tokens and on any number of threads: every sum in an order that is fixed,
+  /// no floating-point additions in the order in which threads happen to come. A runner that has
+  /// others says so here; its defaults must not be among them.
+  virtual bool is_deterministic(const Candidate&) const { return true; }
   /// Device memory the candidate needs beside arguments and weights, at any number of tokens up to
   /// `tokens`.
   virtual size_t workspace_bytes(const Candidate&, int64_t tokens) const {

@@ -14,6 +14,7 @@
 #include "cli/command.h"
 #include "cli/interrupts.h"
 #include "cli/job.h"
+#include "cli/mode_flags.h"
 #include "cli/progress.h"
 #include "cli/save.h"
 #include "cli/values.h"
@@ -231,6 +232,10 @@ class BenchCommand final : public Command {
     flags.value("--out", "FILE", &out_, "Also write the JSON object to a file");
     flags.value("--note", "TEXT", &note_, "Kept in the record: a commit, say");
     flags.toggle("--lookup", &lookup_, "Also measure what a look-up costs");
+    flags.value("--isolation", "WHERE", &isolation_,
+                "Where kernels run: worker (a helper process) or in-process, the default where the "
+                "plan's evidence has proven them");
+    mode_.declare(flags);
   }
   Result<Exit> run(Output& output) override;
 
@@ -247,6 +252,8 @@ class BenchCommand final : public Command {
   std::string out_;
   std::string note_;
   bool lookup_ = false;
+  std::string isolation_;
+  ModeFlags mode_;
 };
 
 Status BenchCommand::report(Output& output, Job& job, const BenchRecord& record,
@@ -259,6 +266,7 @@ Status BenchCommand::report(Output& output, Job& job, const BenchRecord& record,
                  {"device", cli::describe(job.device())},
                  {"problem", problem},
                  {"config", config},
+                 {"isolation", isolation_name(job)},
                  {"interrupted", interrupted}};
   object.update(record.to_json());
   output.object(object);
@@ -283,10 +291,16 @@ Result<Exit> BenchCommand::run(Output& output) {
   MOETUNE_ASSIGN_OR_RETURN(const DeviceFlags::Values device, device_.read());
   MOETUNE_ASSIGN_OR_RETURN(const LayerFlags::Layer layer, layer_.read());
   if (!out_.empty()) MOETUNE_RETURN_IF_ERROR(check_can_write(out_));
+  MOETUNE_ASSIGN_OR_RETURN(const Where where, parse_isolation(isolation_));
+  MOETUNE_RETURN_IF_ERROR(mode_.check(config_));
   const Interrupts interrupts;
-  MOETUNE_ASSIGN_OR_RETURN(Job job,
-                           open_job(layer, device, traffic.seed, Purpose::kMeasure, output));
-  MOETUNE_ASSIGN_OR_RETURN(const std::string config, load_configuration(job, config_, output));
+  MOETUNE_ASSIGN_OR_RETURN(Job job, open_job(layer, device, traffic.seed, Purpose::kMeasure, output,
+                                             Where::kHere, mode_.tuner_options()));
+  MOETUNE_ASSIGN_OR_RETURN(const std::string config,
+                           load_plan(job, config_, mode_, traffic.tokens.back(), output));
+  MOETUNE_RETURN_IF_ERROR(
+      place_candidates(job, device, traffic.seed, where, all_proven(job, traffic.tokens), output));
+  if (job.isolation) job.isolation.host->stop_on(interrupts.token());
   const PlanHandle plan = job.tuner->handle(job.session->problem());
 
   BenchRecord record;
@@ -294,6 +308,8 @@ Result<Exit> BenchCommand::run(Output& output) {
                                                                           layer.spec.weights));
   Measurement measurement(job, plan, traffic.seed, budget_s, interrupts.token());
   MOETUNE_ASSIGN_OR_RETURN(record.rows, measurement.run(traffic.tokens, traffic.workloads));
+  if (job.isolation && !job.isolation.host->trouble().empty())
+    return Error{ErrorCode::kRun, job.isolation.host->trouble()};
   MOETUNE_ASSIGN_OR_RETURN(record.cliffs, measurement.confirm(find_cliffs(record.rows)));
   for (BenchRow& row : record.rows)
     row.roofline = roofline(row.work, record.ceilings, row.times.tuned_us);

@@ -6,7 +6,10 @@
 #include "base/status_macros.h"
 #include "cli/command.h"
 #include "cli/describe.h"
+#include "cli/evidence.h"
 #include "cli/job.h"
+#include "cli/journal_flags.h"
+#include "cli/mode_flags.h"
 
 namespace moetune::cli {
 namespace {
@@ -25,6 +28,7 @@ struct Answer {
   std::optional<Decision> decision;  ///< Of the plan in force; also where it leaves the default.
   Candidate candidate;
   Candidate fallback;
+  JournalEvidence journal;  ///< At the bucket of the decision.
 };
 
 Json describe(const Answer& answer) {
@@ -33,7 +37,8 @@ Json describe(const Answer& answer) {
                  {"reason", answer.lookup.reason},
                  {"candidate", answer.candidate.text()},
                  {"stages", describe_stages(answer.candidate)},
-                 {"default", answer.fallback.text()}};
+                 {"default", answer.fallback.text()},
+                 {"journal", cli::describe(answer.journal)}};
   const std::optional<Decision>& decision = answer.decision;
   if (!decision) return object;
   const Evidence& evidence = decision->evidence;
@@ -100,7 +105,20 @@ std::string text_of(const Answer& answer) {
   if (answer.candidate.text() != answer.fallback.text())
     text += fmt::format("  instead of  {}\n", answer.fallback.text());
   if (answer.decision) text += evidence_text(*answer.decision);
+  if (!answer.journal.empty()) text += cli::text_of(answer.journal, answer.fallback);
   return text;
+}
+
+/// What the journal has on an answer's decision; where there is none, on its number of tokens.
+JournalEvidence evidence_for(const Answer& answer, Job& job,
+                             const std::vector<JournalRecord>& records) {
+  std::map<std::string, int> versions;
+  for (const TunableRunner* runner : job.session->runners())
+    versions[runner->name()] = runner->version();
+  EvidencePlace place{answer.tokens, answer.tokens, answer.tokens};
+  if (answer.decision)
+    place = {answer.decision->tokens, answer.decision->from, answer.decision->to};
+  return evidence_at(records, place, versions);
 }
 
 Answer answer_for(Job& job, const PlanHandle& plan, int64_t tokens) {
@@ -134,37 +152,66 @@ class ExplainCommand final : public Command {
     device_.declare(flags);
     traffic_.declare(flags, "Numbers of tokens to explain; default 1..1024");
     flags.value("--config", "FILE", &config_, "A tuned configuration; default: this machine's");
+    journal_.declare(flags);
+    mode_.declare(flags);
   }
 
   Result<Exit> run(Output& output) override {
     MOETUNE_ASSIGN_OR_RETURN(const TrafficFlags::Values traffic, traffic_.read(/*many=*/false));
     MOETUNE_ASSIGN_OR_RETURN(const DeviceFlags::Values device, device_.read());
     MOETUNE_ASSIGN_OR_RETURN(const LayerFlags::Layer layer, layer_.read());
-    MOETUNE_ASSIGN_OR_RETURN(Job job,
-                             open_job(layer, device, traffic.seed, Purpose::kLookUp, output));
-    MOETUNE_ASSIGN_OR_RETURN(const std::string source, load_configuration(job, config_, output));
+    MOETUNE_RETURN_IF_ERROR(mode_.check(config_));
+    MOETUNE_ASSIGN_OR_RETURN(Job job, open_job(layer, device, traffic.seed, Purpose::kLookUp,
+                                               output, Where::kHere, mode_.tuner_options()));
+    MOETUNE_ASSIGN_OR_RETURN(const std::string source,
+                             load_plan(job, config_, mode_, traffic.tokens.back(), output));
     const PlanHandle plan = job.tuner->handle(job.session->problem());
+    MOETUNE_ASSIGN_OR_RETURN(const Measured measured, read_journal(job, output));
 
     Json explanations = Json::array();
-    output.text(fmt::format("{}\nfrom {}\n", job.session->problem().key(),
-                            source.empty() ? "no tuned configuration" : source));
+    output.text(fmt::format("{}\nfrom {}\njournal {}\n", job.session->problem().key(),
+                            source.empty() ? "no tuned configuration" : source,
+                            measured.journal.empty() ? "none" : measured.journal));
     for (int64_t tokens : traffic.tokens) {
-      const Answer answer = answer_for(job, plan, tokens);
+      Answer answer = answer_for(job, plan, tokens);
+      answer.journal = evidence_for(answer, job, measured.records);
       explanations.push_back(describe(answer));
       output.text('\n' + text_of(answer));
     }
     output.object({{"device", cli::describe(job.device())},
                    {"problem", cli::describe(job.session->problem())},
                    {"config", source},
+                   {"journal", measured.journal},
                    {"explanations", std::move(explanations)}});
     return Exit::kDone;
   }
 
  private:
+  struct Measured {
+    std::string journal;  ///< "" where there is none.
+    std::vector<JournalRecord> records;
+  };
+  /// A journal that was named must be right; the usual one is read where it can be.
+  Result<Measured> read_journal(Job& job, Output& output) const {
+    auto journal = journal_.open_to_read();
+    if (!journal.ok()) {
+      if (!journal_.path.empty()) return std::move(journal).error();
+      if (journal.error().code != ErrorCode::kNotFound)
+        output.note(fmt::format("warning: no evidence: {}", journal.error().message));
+      return Measured{};
+    }
+    MOETUNE_ASSIGN_OR_RETURN(
+        std::vector<JournalRecord> records,
+        records_of(**journal, job.session->problem().key(), job.device().key()));
+    return Measured{(*journal)->path(), std::move(records)};
+  }
+
   LayerFlags layer_;
   DeviceFlags device_;
   TrafficFlags traffic_{"1..1024", "uniform"};
   std::string config_;
+  JournalFlags journal_;
+  ModeFlags mode_;
 };
 
 }  // namespace

@@ -8,6 +8,8 @@
 #include "base/status_macros.h"
 #include "cli/command.h"
 #include "cli/describe.h"
+#include "cli/journal_flags.h"
+#include "cli/rejected.h"
 #include "cli/table.h"
 #include "engine/backend.h"
 #include "moetune/autotuner.h"
@@ -69,23 +71,23 @@ class ShowCommand final : public Command {
   }
   const char* examples() const override {
     return "  moetune show\n"
-           "  moetune show tuned.json --json";
+           "  moetune show tuned.json --json\n"
+           "  moetune show --rejected";
   }
   void declare(Flags& flags) override {
     flags.positional("FILE", &file_, "A tuned configuration; default: this machine's",
                      /*required=*/false);
+    flags.toggle("--rejected", &rejected_,
+                 "List the candidates that were rejected instead, and why, from the journal");
+    journal_.declare(flags);
   }
 
   Result<Exit> run(Output& output) override {
-    std::string path = file_;
-    if (path.empty()) {
-      MOETUNE_ASSIGN_OR_RETURN(const std::unique_ptr<Backend> backend, open_backend("auto"));
-      path = get_config_path(backend->device().properties());
-      if (path.empty()) {
-        return Error{ErrorCode::kNotFound, "neither MOETUNE_CONFIG, XDG_CACHE_HOME nor HOME is set",
-                     "name the file"};
-      }
+    if (!rejected_ && !journal_.path.empty()) {
+      return Error{ErrorCode::kInvalidArgument, "--journal without --rejected",
+                   "plans come from FILE; only rejected candidates come from the journal"};
     }
+    MOETUNE_ASSIGN_OR_RETURN(const std::string path, find_file());
     Result<TunedConfiguration> configuration = TunedConfiguration::load(path);
     if (!configuration.ok()) {
       Error error = std::move(configuration).error();
@@ -93,6 +95,7 @@ class ShowCommand final : public Command {
         error.hint = "nothing was tuned on this machine yet: `moetune tune MODEL`";
       return error;
     }
+    if (rejected_) return show_rejected(*configuration, path, output);
     if (output.json()) {
       MOETUNE_ASSIGN_OR_RETURN(Json object, parse_json(configuration->to_json(), path));
       object["config"] = path;
@@ -106,8 +109,47 @@ class ShowCommand final : public Command {
   }
 
  private:
+  Result<std::string> find_file() const;
+  Result<Exit> show_rejected(const TunedConfiguration& configuration, const std::string& path,
+                             Output& output) const;
+
   std::string file_;
+  bool rejected_ = false;
+  JournalFlags journal_;
 };
+
+Result<std::string> ShowCommand::find_file() const {
+  if (!file_.empty()) return file_;
+  MOETUNE_ASSIGN_OR_RETURN(const std::unique_ptr<Backend> backend, open_backend("auto"));
+  std::string path = get_config_path(backend->device().properties());
+  if (!path.empty()) return path;
+  return Error{ErrorCode::kNotFound, "neither MOETUNE_CONFIG, XDG_CACHE_HOME nor HOME is set",
+               "name the file"};
+}
+
+Result<Exit> ShowCommand::show_rejected(const TunedConfiguration& configuration,
+                                        const std::string& path, Output& output) const {
+  constexpr size_t kShown = 200;
+  MOETUNE_ASSIGN_OR_RETURN(const auto journal, journal_.open_to_read());
+  Json problems = Json::array();
+  output.text(fmt::format("{}\njournal {}\n", path, journal->path()));
+  if (configuration.plans.empty()) output.text("no plans\n");
+  for (const Plan& plan : configuration.plans) {
+    MOETUNE_ASSIGN_OR_RETURN(const std::vector<MeasurementRecord> records,
+                             journal->find(plan.problem.key(), configuration.device.key()));
+    const std::vector<RejectedCandidate> rejected = collect_rejected(records);
+    output.text(fmt::format(
+        "\n{}\n  {}\n", plan.problem.key(),
+        records.empty() ? "nothing of this problem is in the journal" : rejected_line(rejected)));
+    if (!rejected.empty()) output.text('\n' + rejected_table(rejected, kShown));
+    problems.push_back({{"problem", cli::describe(plan.problem)},
+                        {"measurements", records.size()},
+                        {"rejected", cli::describe(rejected)}});
+  }
+  output.object(
+      {{"config", path}, {"journal", journal->path()}, {"problems", std::move(problems)}});
+  return Exit::kDone;
+}
 
 }  // namespace
 

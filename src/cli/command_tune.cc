@@ -2,9 +2,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <map>
-#include <set>
-#include <tuple>
 
 #include "base/status_macros.h"
 #include "cli/command.h"
@@ -12,11 +9,13 @@
 #include "cli/interrupts.h"
 #include "cli/job.h"
 #include "cli/progress.h"
+#include "cli/rejected.h"
 #include "cli/save.h"
 #include "cli/table.h"
 #include "cli/tune_journal.h"
 #include "cli/values.h"
 #include "cli/version.h"
+#include "journal/place.h"
 
 namespace moetune::cli {
 namespace {
@@ -119,24 +118,6 @@ std::string table_of(const std::vector<Row>& rows) {
   return text;
 }
 
-/// One entry per candidate and reason, with the buckets where it happened.
-Json describe(const std::vector<Rejection>& rejected) {
-  using Key = std::tuple<std::string, std::string, std::string>;  // runner, tactic, reason
-  std::map<Key, std::set<int64_t>> grouped;
-  for (const Rejection& rejection : rejected) {
-    const Candidate& candidate = rejection.candidate;
-    grouped[{candidate.runner, short_text(candidate, candidate.runner), rejection.error.message}]
-        .insert(rejection.tokens);
-  }
-  Json list = Json::array();
-  for (const auto& [key, tokens] : grouped) {
-    const auto& [runner, tactic, reason] = key;
-    list.push_back(
-        {{"runner", runner}, {"tactic", tactic}, {"tokens", tokens}, {"reason", reason}});
-  }
-  return list;
-}
-
 /// What a run found out and where it went.
 struct Outcome {
   TuneReport report;
@@ -147,6 +128,7 @@ struct Outcome {
   std::string path;
   bool saved = false;
   std::string journal;  ///< "" where none is kept.
+  bool deterministic = false;
 };
 
 Json describe(const Outcome& outcome, const Job& job) {
@@ -166,11 +148,12 @@ Json describe(const Outcome& outcome, const Job& job) {
           {"earlier_seconds", report.earlier_s},
           {"from_journal", report.from_store},
           {"interrupted", report.interrupted},
-          {"isolation", job.isolation ? "worker" : "in-process"},
+          {"isolation", isolation_name(job)},
+          {"deterministic", outcome.deterministic},
           {"respawns", job.isolation ? job.isolation.host->respawns() : 0},
           {"ceilings", std::move(ceilings)},
           {"buckets", std::move(buckets)},
-          {"rejected", describe(report.rejected)},
+          {"rejected", cli::describe(collect_rejected(report.rejected))},
           {"warnings", report.warnings},
           {"config", outcome.path},
           {"saved", outcome.saved},
@@ -210,14 +193,25 @@ std::string earlier_text(const Outcome& outcome) {
       report.earlier_s, more);
 }
 
+/// Its last line. The file is always named: `show` alone would look for that of the usual device.
+std::string rejected_text(const Outcome& outcome) {
+  const std::vector<RejectedCandidate> rejected = collect_rejected(outcome.report.rejected);
+  const std::string line = rejected_line(rejected);
+  if (rejected.empty()) return line;
+  if (outcome.journal.empty()) return line + "; --json lists them";
+  return fmt::format("{}; `moetune show {} --rejected{}` lists them", line, outcome.path,
+                     outcome.journal == journal::default_path().value_or("")
+                         ? ""
+                         : " --journal " + outcome.journal);
+}
+
 std::string text_of(const Outcome& outcome, const Job& job) {
   const TuneReport& report = outcome.report;
   std::string text =
       fmt::format("{} on {}\n{}\n\n", job.model.name, job.device().name, report.plan.problem.key());
   text += table_of(outcome.rows);
-  text +=
-      fmt::format("\nWeight layout {}; {} measurements in {:.1f} s; {} candidates rejected.\n",
-                  report.plan.layout, report.measurements, report.seconds, report.rejected.size());
+  text += fmt::format("\nWeight layout {}; {} measurements in {:.1f} s.\n", report.plan.layout,
+                      report.measurements, report.seconds);
   if (!report.from_store) text += spent_text(report);
   text += earlier_text(outcome);
   const Ceilings& ceilings = outcome.ceilings;
@@ -228,6 +222,7 @@ std::string text_of(const Outcome& outcome, const Job& job) {
     text += fmt::format("Ceilings: {}{}.\n", ceilings_text(ceilings), when);
   }
   if (outcome.saved) text += fmt::format("Saved to {}\n", outcome.path);
+  text += rejected_text(outcome) + "\n";
   return text;
 }
 
@@ -253,11 +248,14 @@ class TuneCommand final : public Command {
         "--isolation", "WHERE", &isolation_,
         "Where candidates run: worker (a helper process, the default where there is one) or "
         "in-process");
+    flags.toggle("--deterministic", &deterministic_,
+                 "Only kernels that give the same bits on every run");
   }
   Result<Exit> run(Output& output) override;
 
  private:
-  Result<TuneReport> tune(Job& job, const TrafficFlags::Values& traffic, double budget_s,
+  Result<TuneReport> tune(Job& job, const TrafficFlags::Values& traffic,
+                          std::optional<uint64_t> memory_bytes, double budget_s,
                           std::stop_token stop);
   Result<bool> save(const TuneReport& report, const DeviceProperties& device,
                     const std::string& path, Output& output);
@@ -271,15 +269,8 @@ class TuneCommand final : public Command {
   std::string out_;
   TuneJournal journal_;
   std::string isolation_;
+  bool deterministic_ = false;
 };
-
-Result<Where> parse_isolation(const std::string& text) {
-  if (text.empty()) return Where::kHelperOrHere;
-  if (text == "worker") return Where::kHelper;
-  if (text == "in-process") return Where::kHere;
-  return Error{ErrorCode::kInvalidArgument, fmt::format("--isolation \"{}\"", text.substr(0, 40)),
-               "there are worker and in-process"};
-}
 
 ProgressState state_of(const TuneProgress& tuning) {
   ProgressState state;
@@ -294,13 +285,15 @@ ProgressState state_of(const TuneProgress& tuning) {
   return state;
 }
 
-Result<TuneReport> TuneCommand::tune(Job& job, const TrafficFlags::Values& traffic, double budget_s,
+Result<TuneReport> TuneCommand::tune(Job& job, const TrafficFlags::Values& traffic,
+                                     std::optional<uint64_t> memory_bytes, double budget_s,
                                      std::stop_token stop) {
   MOETUNE_ASSIGN_OR_RETURN(Buckets buckets, Buckets::from(traffic.tokens));
   TuneRequest request = job.session->request(std::move(buckets));
   request.workload = traffic.workloads.front();
   request.budget_s = budget_s;
   request.seed = traffic.seed;
+  if (memory_bytes) request.limits = fmt::format("memory={}", *memory_bytes);
   request.stop = std::move(stop);
   request.store = journal_.store();
   WorkerHost* helper = job.isolation.host.get();
@@ -374,13 +367,17 @@ Result<Exit> TuneCommand::run(Output& output) {
   MOETUNE_ASSIGN_OR_RETURN(const Where where, parse_isolation(isolation_));
   if (!out_.empty()) MOETUNE_RETURN_IF_ERROR(check_can_write(out_));
   const Interrupts interrupts;
-  MOETUNE_ASSIGN_OR_RETURN(Job job,
-                           open_job(layer, device, traffic.seed, Purpose::kMeasure, output, where));
+  MOETUNE_ASSIGN_OR_RETURN(Job job, open_job(layer, device, traffic.seed, Purpose::kMeasure, output,
+                                             where, {.deterministic = deterministic_}));
   MOETUNE_ASSIGN_OR_RETURN(const std::string path, prepare_output(out_, job.device()));
   MOETUNE_RETURN_IF_ERROR(journal_.open(traffic.workloads.front(), job.device(), output));
 
-  Outcome outcome{.budget_s = budget_s, .path = path, .journal = journal_.path()};
-  MOETUNE_ASSIGN_OR_RETURN(outcome.report, tune(job, traffic, budget_s, interrupts.token()));
+  Outcome outcome{.budget_s = budget_s,
+                  .path = path,
+                  .journal = journal_.path(),
+                  .deterministic = deterministic_};
+  MOETUNE_ASSIGN_OR_RETURN(outcome.report,
+                           tune(job, traffic, device.memory_bytes, budget_s, interrupts.token()));
   const TuneReport& report = outcome.report;
   const Result<bool> saved = save(report, job.device(), path, output);
   outcome.saved = saved.ok() && *saved;

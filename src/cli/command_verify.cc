@@ -11,6 +11,7 @@
 #include "cli/describe.h"
 #include "cli/interrupts.h"
 #include "cli/job.h"
+#include "cli/mode_flags.h"
 #include "cli/progress.h"
 #include "cli/values.h"
 #include "tuner/tune_space.h"
@@ -88,17 +89,22 @@ class Verification {
           progress.show({fmt::format("{} check at {} tokens, {}: {} checked, {} failed", side.name,
                                      tokens, workload, checked_, failures_.size()),
                          share(), -1});
-          check(side, where, candidate);
+          MOETUNE_RETURN_IF_ERROR(check(side, where, candidate));
         }
       }
     }
     return {};
   }
 
-  void check(const Side& side, const Case& where, const Candidate& candidate) {
-    ++checked_;
+  // An error only where nothing can be checked any more.
+  Status check(const Side& side, const Case& where, const Candidate& candidate) {
     const std::vector<int64_t> rows = side.bench.check_rows(where, Scale::kFull, 0);
     const Result<CheckOutput> output = side.executor.check(candidate, 0, rows);
+    if (!output.ok() && output.error().code == ErrorCode::kInterrupted) {
+      if (interrupted()) return {};
+      return Error{ErrorCode::kRun, output.error().message, output.error().hint};
+    }
+    ++checked_;
     std::string reason;
     if (!output.ok()) {
       reason = output.error().message;
@@ -108,6 +114,7 @@ class Verification {
       reason = side.bench.judge(where, Scale::kFull, 0, rows, output->outputs).reason;
     }
     if (!reason.empty()) failures_.push_back({where, side.name, candidate, std::move(reason)});
+    return {};
   }
 
   double share() const { return total_ > 0 ? static_cast<double>(checked_) / total_ : 0; }
@@ -153,6 +160,10 @@ class VerifyCommand final : public Command {
                  "Check every tactic of every stage of every runner, not just what would run");
     flags.value("--limit", "N", &limit_,
                 "With --all, at most N tactics for each number of tokens, drawn at random");
+    flags.value("--isolation", "WHERE", &isolation_,
+                "Where kernels run: worker (a helper process) or in-process, the default where a "
+                "plan's evidence has proven them; --all has to prove them first");
+    mode_.declare(flags);
   }
   Result<Exit> run(Output& output) override;
 
@@ -167,6 +178,8 @@ class VerifyCommand final : public Command {
   std::string config_;
   bool all_ = false;
   std::string limit_ = "1000000";
+  std::string isolation_;
+  ModeFlags mode_;
 };
 
 /// Every tactic of every stage, layout and runner at `tokens`, the other stages as near to their
@@ -217,6 +230,7 @@ void VerifyCommand::print(Output& output, const Job& job, const Verification& ve
                  {"checked", verification.checked()},
                  {"failed", verification.failures().size()},
                  {"interrupted", verification.interrupted()},
+                 {"isolation", isolation_name(job)},
                  {"failures", std::move(failures)}});
   output.text(fmt::format("{} checked, {} failed\n", verification.checked(),
                           verification.failures().size()));
@@ -238,11 +252,17 @@ Result<Exit> VerifyCommand::run(Output& output) {
   MOETUNE_ASSIGN_OR_RETURN(const TrafficFlags::Values traffic, traffic_.read(/*many=*/true));
   MOETUNE_ASSIGN_OR_RETURN(const DeviceFlags::Values device, device_.read());
   MOETUNE_ASSIGN_OR_RETURN(const LayerFlags::Layer layer, layer_.read());
+  MOETUNE_ASSIGN_OR_RETURN(const Where where, parse_isolation(isolation_));
+  MOETUNE_RETURN_IF_ERROR(mode_.check(config_));
   const Interrupts interrupts;
-  MOETUNE_ASSIGN_OR_RETURN(Job job,
-                           open_job(layer, device, traffic.seed, Purpose::kMeasure, output));
-  MOETUNE_ASSIGN_OR_RETURN(const std::string source, load_configuration(job, config_, output));
+  MOETUNE_ASSIGN_OR_RETURN(Job job, open_job(layer, device, traffic.seed, Purpose::kMeasure, output,
+                                             Where::kHere, mode_.tuner_options()));
+  MOETUNE_ASSIGN_OR_RETURN(const std::string source,
+                           load_plan(job, config_, mode_, traffic.tokens.back(), output));
   if (!source.empty()) output.note(fmt::format("with {}", source));
+  const bool proven = !all_ && all_proven(job, traffic.tokens);
+  MOETUNE_RETURN_IF_ERROR(place_candidates(job, device, traffic.seed, where, proven, output));
+  if (job.isolation) job.isolation.host->stop_on(interrupts.token());
 
   Verification verification(job, traffic, interrupts.token());
   MOETUNE_RETURN_IF_ERROR(add_checks(job, traffic, static_cast<size_t>(limit), verification));

@@ -63,8 +63,36 @@ size_t ceiling_bytes(const FusedMoeSpec& spec) {
   return std::clamp(weight_bytes(spec), kLeast, kMost);
 }
 
+Result<Where> parse_isolation(const std::string& text) {
+  if (text.empty()) return Where::kHelperOrHere;
+  if (text == "worker") return Where::kHelper;
+  if (text == "in-process") return Where::kHere;
+  return Error{ErrorCode::kInvalidArgument, fmt::format("--isolation \"{}\"", text.substr(0, 40)),
+               "there are worker and in-process"};
+}
+
+Status place_candidates(Job& job, const DeviceFlags::Values& device, uint64_t seed, Where where,
+                        bool proven, Output& output) {
+  if (where == Where::kHelperOrHere && proven) return {};
+  const FusedMoeSpec spec = job.session->spec();
+  MOETUNE_ASSIGN_OR_RETURN(job.isolation, isolate(*job.backend, spec, device, where, output));
+  if (!job.isolation) return {};
+  MOETUNE_ASSIGN_OR_RETURN(job.session,
+                           MoeSession::create(*job.backend, spec, seed, job.isolation));
+  return {};
+}
+
+bool all_proven(Job& job, const std::vector<int64_t>& tokens) {
+  const PlanHandle plan = job.tuner->handle(job.session->problem());
+  return std::all_of(tokens.begin(), tokens.end(),
+                     [&](int64_t count) { return is_proven(plan.find(count)); });
+}
+
+const char* isolation_name(const Job& job) { return job.isolation ? "worker" : "in-process"; }
+
 Result<Job> open_job(const LayerFlags::Layer& layer, const DeviceFlags::Values& device,
-                     uint64_t seed, Purpose purpose, Output& output, Where where) {
+                     uint64_t seed, Purpose purpose, Output& output, Where where,
+                     const AutoTunerOptions& tuner) {
   for (const std::string& note : layer.model.notes)
     output.note(fmt::format("{}: {}", layer.model.name, note));
   Job job;
@@ -82,7 +110,7 @@ Result<Job> open_job(const LayerFlags::Layer& layer, const DeviceFlags::Values& 
       MoeSession::create(*job.backend, layer.spec, seed, job.isolation);
   if (!session.ok()) return with_other_formats(layer, std::move(session).error());
   job.session = std::move(session).value();
-  job.tuner = std::make_unique<AutoTuner>(job.backend->device().properties());
+  job.tuner = std::make_unique<AutoTuner>(job.backend->device().properties(), tuner);
   return job;
 }
 

@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "cli/flags.h"
 #include "cli/output.h"
@@ -42,9 +43,24 @@ enum class Where : uint8_t {
   kHelperOrHere,  ///< In a helper process where there is one, else here, with a note.
 };
 
+/// --isolation: "worker", "in-process"; empty: kHelperOrHere.
+Result<Where> parse_isolation(const std::string& text);
+
 /// What was assumed about the model goes to `output`.
 Result<Job> open_job(const LayerFlags::Layer& layer, const DeviceFlags::Values& device,
-                     uint64_t seed, Purpose purpose, Output& output, Where where = Where::kHere);
+                     uint64_t seed, Purpose purpose, Output& output, Where where = Where::kHere,
+                     const AutoTunerOptions& tuner = {});
+
+/// Moves an open job's candidates to where they are to run, when its plan is known: where nobody
+/// asked for a place (kHelperOrHere), here if all of them are `proven` (is_proven()).
+Status place_candidates(Job& job, const DeviceFlags::Values& device, uint64_t seed, Where where,
+                        bool proven, Output& output);
+
+/// Whether everything that look-ups for these numbers of tokens give is proven.
+bool all_proven(Job& job, const std::vector<int64_t>& tokens);
+
+/// "worker", "in-process".
+const char* isolation_name(const Job& job);
 
 /// Loads a tuned configuration into the job's tuner and checks it against today's runners; what
 /// does not fit goes to `output`, a reason each. `path` empty: get_config_path(), and none there is

@@ -142,6 +142,9 @@ class PackedRunner final : public TunableRunner {
             {{"gemm1", to_tactic(tactic.gemm1)}, {"gemm2", to_tactic(tactic.gemm2)}}};
   }
 
+  /// A thread computes a sum alone, along k from its beginning; experts' rows are added in the
+  /// order of a token's slots. Which thread takes what, and how many there are, changes no sum.
+  bool is_deterministic(const Candidate&) const override { return true; }
   size_t workspace_bytes(const Candidate& candidate, int64_t tokens) const override {
     const Result<LayerTactic> tactic = layer_tactic(candidate);
     if (!tactic.ok()) return 0;

@@ -43,6 +43,17 @@ Status check_options(const FusedMoeSpec& spec, const FusedMoeOptions& options) {
   return {};
 }
 
+Status check_mode(const FusedMoeOptions& options) {
+  if (!options.pinned) return {};
+  if (options.defaults_only) {
+    return Error{ErrorCode::kInvalidArgument, "pinned and defaults_only contradict each other",
+                 "set one of them"};
+  }
+  if (!options.config.empty()) return {};
+  return Error{ErrorCode::kInvalidArgument, "pinned, and no configuration is named",
+               "set FusedMoeOptions::config"};
+}
+
 }  // namespace
 
 struct FusedMoe::State {
@@ -68,6 +79,8 @@ struct FusedMoe::State {
 
   TunableRunner& runner() const { return *runners.front(); }
 
+  std::vector<TunableRunner*> runner_pointers() const;
+  Status set_plan(const Problem& problem);
   Status load_configuration();
   void choose_layout();
   Result<uint16_t> compile(const Candidate& candidate);
@@ -76,6 +89,34 @@ struct FusedMoe::State {
   size_t index_for(int64_t tokens, Lookup* seen) const;
   Status run(int64_t tokens, void* output, void* stream);
 };
+
+std::vector<TunableRunner*> FusedMoe::State::runner_pointers() const {
+  std::vector<TunableRunner*> pointers;
+  for (const auto& one : runners) pointers.push_back(one.get());
+  return pointers;
+}
+
+// What the mode asks for.
+Status FusedMoe::State::set_plan(const Problem& problem) {
+  const std::vector<TunableRunner*> pointers = runner_pointers();
+  plan = tuner->handle(problem);
+  if (options.defaults_only) {
+    tuner->use_defaults(true);
+    return {};
+  }
+  if (options.pinned) {
+    MOETUNE_ASSIGN_OR_RETURN(const TunedConfiguration configuration,
+                             TunedConfiguration::load(options.config));
+    Status pinned = tuner->pin(configuration, problem, pointers, options.max_tokens);
+    if (pinned.ok()) return pinned;
+    Error error = std::move(pinned).error();
+    error.message = fmt::format("{}: {}", options.config, error.message);
+    return error;
+  }
+  MOETUNE_RETURN_IF_ERROR(load_configuration());
+  for (std::string& note : tuner->validate(problem, pointers)) notes.push_back(std::move(note));
+  return {};
+}
 
 Status FusedMoe::State::load_configuration() {
   const bool asked = !options.config.empty();
@@ -106,6 +147,10 @@ void FusedMoe::State::choose_layout() {
 Result<uint16_t> FusedMoe::State::compile(const Candidate& candidate) {
   for (size_t i = 0; i < compiled.size(); ++i) {
     if (compiled[i].candidate == candidate) return static_cast<uint16_t>(i);
+  }
+  if (options.deterministic && !runner().is_deterministic(candidate)) {
+    return Error{ErrorCode::kUnsupported,
+                 fmt::format("the default is not deterministic: {}", candidate.text())};
   }
   MOETUNE_ASSIGN_OR_RETURN(auto executable, runner().compile(candidate, options.max_tokens));
   compiled.push_back({candidate, std::move(executable)});
@@ -192,6 +237,7 @@ Result<std::unique_ptr<FusedMoe>> FusedMoe::create(const FusedMoeSpec& spec, Wei
                                                    const FusedMoeOptions& options) {
   MOETUNE_RETURN_IF_ERROR(validate(spec));
   MOETUNE_RETURN_IF_ERROR(check_options(spec, options));
+  MOETUNE_RETURN_IF_ERROR(check_mode(options));
   std::unique_ptr<FusedMoe> layer(new FusedMoe());
   State& state = *layer->state_;
   state.spec = spec;
@@ -199,16 +245,10 @@ Result<std::unique_ptr<FusedMoe>> FusedMoe::create(const FusedMoeSpec& spec, Wei
   MOETUNE_ASSIGN_OR_RETURN(state.backend,
                            open_backend(options.device, {.threads = options.threads}));
   MOETUNE_ASSIGN_OR_RETURN(state.runners, state.backend->make_runners(spec));
-  state.tuner = std::make_unique<AutoTuner>(state.backend->device().properties());
-  MOETUNE_RETURN_IF_ERROR(state.load_configuration());
-
-  std::vector<TunableRunner*> runners;
-  for (const auto& runner : state.runners) runners.push_back(runner.get());
-  const Problem problem = moe_problem(spec);
-  for (std::string& note : state.tuner->validate(problem, runners))
-    state.notes.push_back(std::move(note));
-  state.plan = state.tuner->handle(problem);
-
+  state.tuner =
+      std::make_unique<AutoTuner>(state.backend->device().properties(),
+                                  AutoTunerOptions{.deterministic = options.deterministic});
+  MOETUNE_RETURN_IF_ERROR(state.set_plan(moe_problem(spec)));
   state.choose_layout();
   MOETUNE_RETURN_IF_ERROR(state.compile_all());
   MOETUNE_ASSIGN_OR_RETURN(state.weights, state.runner().pack(state.layout, weights));

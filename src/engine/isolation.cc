@@ -6,6 +6,13 @@
 
 namespace moetune {
 
+bool is_proven(const Lookup& lookup) {
+  if (lookup.decision == nullptr) return true;
+  const Evidence& evidence = lookup.decision->evidence;
+  return lookup.provenance == Provenance::kTuned && evidence.resolved &&
+         evidence.chosen.samples > 0;
+}
+
 Result<Isolation> start_isolation(Backend& backend, const DeviceRequest& request,
                                   WorkerOptions options) {
   Isolation isolation;

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "engine/backend.h"
+#include "moetune/autotuner.h"
 #include "moetune/measuring.h"
 #include "moetune/result.h"
 #include "worker/registry.h"
@@ -27,6 +28,12 @@ struct DeviceRequest {
   uint64_t memory_bytes = 0;  ///< limit_memory(), or 0: no limit, ...
   uint64_t weight_bytes = 0;  ///< ... and what it counts as taken by weights.
 };
+
+/// Whether what a look-up answers may run outside of a helper: the default, and what was checked
+/// and confirmed against it on a device like this one, with this version of its runner (a look-up
+/// gives no decision of another). A sibling device's decision, and one without resolved evidence,
+/// may not.
+bool is_proven(const Lookup& lookup);
 
 /// Starts a helper for a device that is open here. kNotFound where there is no helper program,
 /// kUnsupported for one of another version.

@@ -7,6 +7,7 @@
 #include "base/environment.h"
 #include "base/status_macros.h"
 #include "tuner/autotuner_state.h"
+#include "tuner/pinned.h"
 #include "tuner/tune.h"
 
 namespace moetune {
@@ -26,7 +27,8 @@ bool is_siblings(Layer layer) {
 PlanSlot& AutoTuner::State::slot(const Problem& problem) {
   const std::lock_guard lock(plans);
   std::unique_ptr<PlanSlot>& slot = slots[problem.key()];
-  if (slot == nullptr) slot = std::make_unique<PlanSlot>(problem, defaults_only, counters);
+  if (slot == nullptr)
+    slot = std::make_unique<PlanSlot>(problem, defaults_only, counters, mode.deterministic);
   return *slot;
 }
 
@@ -40,7 +42,8 @@ Lookup PlanHandle::find(int64_t tokens) const noexcept {
   return slot_ == nullptr ? kNothingKnown : slot_->find(tokens);
 }
 
-AutoTuner::AutoTuner(DeviceProperties device) : state_(std::make_unique<State>(std::move(device))) {
+AutoTuner::AutoTuner(DeviceProperties device, AutoTunerOptions options)
+    : state_(std::make_unique<State>(std::move(device), options)) {
   use_defaults(environment_switch(Variable::kDefault));
 }
 
@@ -54,6 +57,16 @@ Result<TuneReport> AutoTuner::tune(const TuneRequest& request) {
   TuneRequest complete = request;
   if (complete.store == nullptr) complete.store = state_->store.get();
   if (complete.device.kind.empty()) complete.device = state_->device;
+  complete.deterministic = complete.deterministic || state_->mode.deterministic;
+  {
+    PlanSlot& asked = state_->slot(request.problem);
+    const std::lock_guard lock(state_->plans);
+    if (asked.is_pinned()) {
+      return Error{ErrorCode::kInvalidArgument,
+                   fmt::format("tune: {} is pinned to a configuration", request.problem.key()),
+                   "tune with another AutoTuner"};
+    }
+  }
   MOETUNE_ASSIGN_OR_RETURN(TuneReport report, tune_problem(complete));
   PlanSlot& slot = state_->slot(report.plan.problem);
   {
@@ -98,6 +111,33 @@ std::vector<std::string> AutoTuner::validate(const Problem& problem,
   PlanSlot& slot = state_->slot(problem);
   const std::lock_guard lock(state_->plans);
   return slot.validate(runners);
+}
+
+Status AutoTuner::pin(const TunedConfiguration& configuration, const Problem& problem,
+                      std::span<TunableRunner* const> runners, int64_t max_tokens) {
+  if (state_->defaults_only.load(std::memory_order_relaxed)) {
+    return Error{ErrorCode::kInvalidArgument,
+                 "a configuration cannot be pinned while tuning results are switched off",
+                 "unset MOETUNE_DEFAULT, or do not ask for defaults only"};
+  }
+  const std::vector<std::string> mismatches =
+      pin_mismatches(configuration, {.device = state_->device,
+                                     .problem = problem,
+                                     .runners = runners,
+                                     .max_tokens = max_tokens,
+                                     .deterministic = state_->mode.deterministic});
+  if (!mismatches.empty()) {
+    return Error{ErrorCode::kUnsupported,
+                 fmt::format("the configuration cannot be pinned: {}", fmt::join(mismatches, "; ")),
+                 "tune for this device, problem and these sizes, or do without pinning"};
+  }
+  Plan plan = *configuration.find(problem);
+  (void)check_fit(plan, runners);  // Brings tactics into today's order.
+  const std::lock_guard tuning(state_->tuning);
+  PlanSlot& slot = state_->slot(problem);
+  const std::lock_guard lock(state_->plans);
+  slot.pin(std::move(plan));
+  return {};
 }
 
 PlanHandle AutoTuner::handle(const Problem& problem) { return PlanHandle(&state_->slot(problem)); }

@@ -26,7 +26,7 @@ class autotune::Pause {
 };
 
 struct AutoTuner::State {
-  explicit State(DeviceProperties of) : device(std::move(of)) {}
+  State(DeviceProperties of, AutoTunerOptions with) : device(std::move(of)), mode(with) {}
 
   /// The slot of a problem, made where there is none. Takes `plans`.
   PlanSlot& slot(const Problem& problem);
@@ -44,6 +44,7 @@ struct AutoTuner::State {
                          const autotune::Options& options, Device& on);
 
   const DeviceProperties device;
+  const AutoTunerOptions mode;
   std::atomic<bool> defaults_only{false};
   LookupCounters counters;
   std::atomic<uint64_t> tuned_problems{0};

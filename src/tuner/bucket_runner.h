@@ -28,6 +28,9 @@ class BucketRunner final : public TunableRunner {
   std::string layout(const Candidate& candidate) const override {
     return runner_.layout(candidate);
   }
+  bool is_deterministic(const Candidate& candidate) const override {
+    return runner_.is_deterministic(candidate);
+  }
   std::string why_excluded(const Candidate& candidate, int64_t tokens) const override;
   size_t workspace_bytes(const Candidate& candidate, int64_t tokens) const override {
     return runner_.workspace_bytes(candidate, tokens);

@@ -143,6 +143,12 @@ Result<Choice> AutoTuner::State::learn(const CallKey& key, const Tensors& argume
     const std::lock_guard lock(plans);
     if (plan_slot.needs_validation()) plan_slot.validate(key.runners());
   }
+  TunableRunner& first = *key.runners().front();
+  if (mode.deterministic && !first.is_deterministic(first.default_candidate(size))) {
+    return Error{ErrorCode::kUnsupported,
+                 fmt::format("{}: the default of {} is not deterministic", key.op(), first.name()),
+                 "put a runner whose default is in the first place"};
+  }
   bool settled = entry.settled(size);
   if (!settled && options != nullptr) {
     // What cannot be tuned runs its default, and is not tried again.
@@ -187,6 +193,7 @@ Result<Plan> AutoTuner::State::tune_call(const CallKey& key, const ChoiceEntry& 
   request.bench = &bench;
   request.executor = executor.get();
   request.store = store.get();
+  request.deterministic = mode.deterministic;
   MOETUNE_ASSIGN_OR_RETURN(TuneReport report, tune_problem(request));
   count(report);
   if (report.plan.decisions.empty()) {

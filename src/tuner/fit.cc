@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <optional>
 
+#include "tuner/deterministic_runner.h"
+
 namespace moetune {
 namespace {
 
@@ -27,7 +29,8 @@ Fit check_default(const Plan& plan, const Decision& decision, const TunableRunne
   return dropped(fmt::format("the default reads layout {}, the plan has {}", layout, plan.layout));
 }
 
-Fit check_decision(const Plan& plan, Decision& decision, std::span<TunableRunner* const> runners) {
+Fit check_decision(const Plan& plan, Decision& decision, std::span<TunableRunner* const> runners,
+                   bool deterministic) {
   if (decision.is_default) return check_default(plan, decision, *runners.front());
   const TunableRunner* runner = find_runner(runners, decision.candidate.runner);
   if (runner == nullptr) {
@@ -45,6 +48,10 @@ Fit check_decision(const Plan& plan, Decision& decision, std::span<TunableRunner
   }
   if (const std::string layout = runner->layout(decision.candidate); layout != plan.layout) {
     return dropped(fmt::format("it reads layout {}, the plan has {}", layout, plan.layout));
+  }
+  if (std::string reason = why_not_deterministic(*runner, decision.candidate);
+      deterministic && !reason.empty()) {
+    return {Fit::Kind::kNotDeterministic, std::move(reason)};
   }
   return {};
 }
@@ -107,14 +114,15 @@ Candidate in_todays_order(const TunableRunner& runner, const Candidate& candidat
   return ordered;
 }
 
-std::vector<Fit> check_fit(Plan& plan, std::span<TunableRunner* const> runners) {
+std::vector<Fit> check_fit(Plan& plan, std::span<TunableRunner* const> runners,
+                           bool deterministic) {
   std::vector<Fit> fits;
   if (runners.empty()) {
     fits.resize(plan.decisions.size(), dropped("there is no runner for the problem"));
     return fits;
   }
   for (Decision& decision : plan.decisions) {
-    fits.push_back(check_decision(plan, decision, runners));
+    fits.push_back(check_decision(plan, decision, runners, deterministic));
   }
   const bool all_fit = std::all_of(fits.begin(), fits.end(),
                                    [](const Fit& fit) { return fit.kind == Fit::Kind::kFits; });

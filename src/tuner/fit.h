@@ -27,14 +27,15 @@ Candidate in_todays_order(const TunableRunner& runner, const Candidate& candidat
 TunableRunner* find_runner(std::span<TunableRunner* const> runners, std::string_view name);
 
 struct Fit {
-  enum class Kind : uint8_t { kFits, kStale, kDropped };
+  enum class Kind : uint8_t { kFits, kStale, kDropped, kNotDeterministic };
   Kind kind = Kind::kFits;
   std::string reason;  ///< Empty where it fits.
 };
 
 /// Checks every decision of a plan against today's runners, the default's first, and brings tactics
 /// into today's order. Where the default reads another layout than the plan, one decision that does
-/// not fit drops all.
-std::vector<Fit> check_fit(Plan& plan, std::span<TunableRunner* const> runners);
+/// not fit drops all. With `deterministic`, candidates that are not do not fit.
+std::vector<Fit> check_fit(Plan& plan, std::span<TunableRunner* const> runners,
+                           bool deterministic = false);
 
 }  // namespace moetune

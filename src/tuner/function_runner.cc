@@ -34,6 +34,11 @@ size_t FunctionRunner::workspace_bytes(const Candidate& candidate, int64_t token
   return definition_.workspace_bytes(candidate.stages.front().tactic, tokens);
 }
 
+bool FunctionRunner::is_deterministic(const Candidate& candidate) const {
+  if (!definition_.is_deterministic || candidate.stages.size() != 1) return true;
+  return definition_.is_deterministic(candidate.stages.front().tactic);
+}
+
 Result<std::shared_ptr<Executable>> FunctionRunner::compile(const Candidate& candidate,
                                                             int64_t max_tokens) {
   if (candidate.runner != name() || candidate.scheme != kScheme || candidate.stages.size() != 1) {

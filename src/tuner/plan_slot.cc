@@ -10,6 +10,7 @@ namespace {
 constexpr const char* kNotFaster = "nothing was shown to be faster than the default";
 constexpr const char* kNotMeasured = "nothing was measured at this size";
 constexpr const char* kNoLongerFits = "the tuned tactic no longer fits";
+constexpr const char* kNotDeterministic = "the tuned tactic is not deterministic";
 constexpr const char* kOtherVersion = "measured with another version of the runner";
 
 bool was_measured(const Decision& decision) {
@@ -24,6 +25,9 @@ LookupTable::Interval interval(const Decision& decision, const Fit& fit, Provena
       return result;
     case Fit::Kind::kDropped:
       result.answer = {nullptr, Provenance::kDefault, kNoLongerFits};
+      return result;
+    case Fit::Kind::kNotDeterministic:
+      result.answer = {nullptr, Provenance::kDefault, kNotDeterministic};
       return result;
     case Fit::Kind::kFits: break;
   }
@@ -68,11 +72,21 @@ PlanSlot::Published::Published(Plan of, std::vector<Fit> fits_of, Provenance fro
       table(make_table(plan, fits, provenance)) {}
 
 void PlanSlot::load(Layer layer, Plan plan) {
+  if (is_pinned_) return;
   known_[static_cast<size_t>(layer)] = Known{std::move(plan), false, {}};
   publish();
 }
 
+void PlanSlot::pin(Plan plan) {
+  std::vector<Fit> fits(plan.decisions.size());
+  for (auto& other : known_) other.reset();
+  known_[static_cast<size_t>(Layer::kUser)] = Known{std::move(plan), true, std::move(fits)};
+  is_pinned_ = true;
+  publish();
+}
+
 void PlanSlot::tuned(Plan plan) {
+  if (is_pinned_) return;
   std::vector<Fit> fits(plan.decisions.size());
   known_[static_cast<size_t>(Layer::kTunedHere)] = Known{std::move(plan), true, std::move(fits)};
   publish();
@@ -80,10 +94,11 @@ void PlanSlot::tuned(Plan plan) {
 
 std::vector<std::string> PlanSlot::validate(std::span<TunableRunner* const> runners) {
   std::vector<std::string> reasons;
+  if (is_pinned_) return reasons;
   for (size_t layer = static_cast<size_t>(Layer::kUser); layer < kLayers; ++layer) {
     if (!known_[layer]) continue;
     Known& known = *known_[layer];
-    known.fits = check_fit(known.plan, runners);
+    known.fits = check_fit(known.plan, runners, deterministic);
     known.checked = true;
     for (size_t i = 0; i < known.fits.size(); ++i) {
       if (known.fits[i].kind == Fit::Kind::kFits) continue;

@@ -24,8 +24,12 @@ inline constexpr size_t kLayers = 5;
 
 /// The reading side is find(), for any thread. Everything else is called under the tuner's lock.
 struct PlanSlot {
-  PlanSlot(Problem of, const std::atomic<bool>& off, LookupCounters& counts)
-      : problem(std::move(of)), switched_off(off), counters(counts) {}
+  PlanSlot(Problem of, const std::atomic<bool>& off, LookupCounters& counts,
+           bool only_deterministic = false)
+      : problem(std::move(of)),
+        switched_off(off),
+        counters(counts),
+        deterministic(only_deterministic) {}
 
   Lookup find(int64_t tokens) const noexcept {
     const Lookup answer = peek(tokens);
@@ -39,10 +43,13 @@ struct PlanSlot {
     return now == nullptr ? kNothingKnown : now->find(tokens);
   }
 
-  /// Takes in a plan that is not checked yet; it is in force after validate().
+  /// Takes in a plan that is not checked yet; it is in force after validate(). Nothing once pinned.
   void load(Layer layer, Plan plan);
-  /// Takes in a plan that was tuned here and publishes it.
+  /// Takes in a plan that was tuned here and publishes it. Nothing once pinned.
   void tuned(Plan plan);
+  /// Publishes a plan that pin_mismatches() had nothing against, in place of all others, for good.
+  void pin(Plan plan);
+  bool is_pinned() const { return is_pinned_; }
   /// Checks loaded plans; publishes where that changes what is in force. Returns what does not fit.
   std::vector<std::string> validate(std::span<TunableRunner* const> runners);
 
@@ -59,6 +66,7 @@ struct PlanSlot {
   const Problem problem;
   const std::atomic<bool>& switched_off;
   LookupCounters& counters;
+  const bool deterministic;  ///< Others are never in force.
   std::atomic<const LookupTable*> table{nullptr};
 
  private:
@@ -78,6 +86,7 @@ struct PlanSlot {
 
   void publish();
 
+  bool is_pinned_ = false;
   std::array<std::optional<Known>, kLayers> known_;
   std::vector<std::unique_ptr<const Published>> published_;  ///< All ever: readers may hold any.
 };

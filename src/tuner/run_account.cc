@@ -25,6 +25,8 @@ int64_t random_id() {
 std::string terms_of(const TuneRequest& request) {
   std::string terms = fmt::format("veto={}", fmt::join(request.veto_workloads, ","));
   if (!request.refine_intervals) terms += " buckets_only";
+  if (request.deterministic) terms += " deterministic";
+  if (!request.limits.empty()) terms += " limits=" + request.limits;
   for (const auto& [tokens, weight] : request.weights)
     terms += fmt::format(" weight@{}={}", tokens, weight);
   return terms;

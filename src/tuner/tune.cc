@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "base/status_macros.h"
+#include "tuner/deterministic_runner.h"
 #include "tuner/fit.h"
 #include "tuner/run_account.h"
 #include "tuner/tune_state.h"
@@ -191,9 +192,7 @@ Status decide(const TuneRequest& request, MeasurementStore& store, RunAccount* a
   return {};
 }
 
-}  // namespace
-
-Result<TuneReport> tune_problem(const TuneRequest& request) {
+Result<TuneReport> tune_over_runs(const TuneRequest& request) {
   MOETUNE_RETURN_IF_ERROR(validate(request));
   std::unique_ptr<MeasurementStore> own_store;
   if (request.store == nullptr) own_store = make_memory_store();
@@ -216,6 +215,16 @@ Result<TuneReport> tune_problem(const TuneRequest& request) {
   const std::string& trouble = account.trouble();
   if (!trouble.empty() && report.warnings.empty()) report.warnings.push_back(trouble);
   return report;
+}
+
+}  // namespace
+
+Result<TuneReport> tune_problem(const TuneRequest& request) {
+  if (!request.deterministic) return tune_over_runs(request);
+  const DeterministicRunners only(request.runners);
+  TuneRequest narrowed = request;
+  narrowed.runners = only.pointers();
+  return tune_over_runs(narrowed);
 }
 
 }  // namespace moetune

@@ -303,6 +303,22 @@ TEST_F(ChooseOneTest, TheSwitchToDefaultsWorksAtOnce) {
   EXPECT_EQ(way(4), 3);
 }
 
+TEST_F(ChooseOneTest, InTheDeterministicModeATacticWithoutAnOrderIsNotEvenTried) {
+  operator_.has_order[3] = false;
+  AutoTuner tuner(device_.properties(), {.deterministic = true});
+  const autotune scope(tuner, options());
+  ScaleCall call(4);
+  const auto choice = tuner.choose_one("scale", runners_, config_, call.arguments, device_);
+  ASSERT_TRUE(choice.ok());
+  EXPECT_EQ(choice->candidate->stages[0].tactic.number("way"), 2);
+  EXPECT_EQ(operator_.runs[3], 0);
+  operator_.has_order[0] = false;
+  ScaleCall other(4, 16);
+  const auto refused = tuner.choose_one("scale", runners_, config_, other.arguments, device_);
+  ASSERT_FALSE(refused.ok());
+  EXPECT_THAT(refused.error().message, HasSubstr("is not deterministic"));
+}
+
 TEST_F(ChooseOneTest, ExecutablesAreCompiledOnceForAllSizesOfABucket) {
   SampleRunner runner;
   runners_ = {&runner};

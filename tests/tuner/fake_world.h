@@ -30,12 +30,16 @@ class FakeRunner final : public TunableRunner {
   std::string layout(const Candidate& candidate) const override;
   std::vector<std::string> layouts() const override;
   std::string why_excluded(const Candidate& candidate, int64_t tokens) const override;
+  bool is_deterministic(const Candidate& candidate) const override {
+    return !deterministic || deterministic(candidate);
+  }
   Result<std::shared_ptr<Executable>> compile(const Candidate& candidate, int64_t) override;
 
   void set_version(int version) { version_ = version; }
   std::function<std::string(const Candidate&)> layout_of;
   std::vector<std::string> all_layouts;  ///< Empty: the default's alone.
   std::function<std::string(const Candidate&, int64_t)> exclude;
+  std::function<bool(const Candidate&)> deterministic;
 
  private:
   std::string name_;

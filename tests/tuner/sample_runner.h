@@ -31,6 +31,9 @@ class SampleRunner final : public TunableRunner {
     return {name_, version_, "single", {{"main", Tactic({{"tile", default_tile(tokens)}})}}};
   }
   std::string layout(const Candidate& candidate) const override { return layout_of(candidate); }
+  bool is_deterministic(const Candidate& candidate) const override {
+    return deterministic(candidate);
+  }
   Result<std::shared_ptr<Executable>> compile(const Candidate& candidate,
                                               int64_t max_tokens) override {
     compiled.push_back(candidate.text() + " up to " + std::to_string(max_tokens));
@@ -41,6 +44,7 @@ class SampleRunner final : public TunableRunner {
   std::function<std::string(const Candidate&)> layout_of = [](const Candidate&) {
     return std::string("plain");
   };
+  std::function<bool(const Candidate&)> deterministic = [](const Candidate&) { return true; };
   std::vector<std::string> compiled;
 
  private:

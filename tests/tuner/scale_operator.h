@@ -23,6 +23,7 @@ struct ScaleOperator {
   std::array<double, 4> us = {50, 40, 30, 20};  ///< By way.
   std::array<float, 4> factor = {2, 2, 2, 2};   ///< What it multiplies by; 2 is right.
   std::array<bool, 4> fails = {};
+  std::array<bool, 4> has_order = {true, true, true, true};  ///< Is deterministic.
   std::array<int, 4> runs = {};
 
   VirtualTimeDevice& device;
@@ -34,6 +35,9 @@ struct ScaleOperator {
     made.name = std::move(name);
     made.space = Space({{"way", {0, 1, 2, 3}, "how to multiply"}}, std::move(rules));
     made.default_tactic = [](int64_t) { return Tactic({{"way", 0}}); };
+    made.is_deterministic = [this](const Tactic& tactic) {
+      return has_order[static_cast<size_t>(tactic.number("way"))];
+    };
     made.run = [this](const Call& call, const Tactic& tactic) -> Status {
       const auto way = static_cast<size_t>(tactic.number("way"));
       ++runs[way];

@@ -73,6 +73,20 @@ class TuneBudget : public ::testing::Test {
   std::unique_ptr<FakeWorld> world_;
 };
 
+TEST_F(TuneBudget, ARunUnderOtherLimitsOrInAnotherModeHasItsOwnBudget) {
+  EXPECT_FALSE(tune(kBudget).from_store);
+  TuneRequest request = world_->request();
+  request.budget_s = kBudget;
+  request.store = world_->store.get();
+  request.limits = "memory=1000";
+  EXPECT_EQ(tune(request).earlier_s, 0);
+  EXPECT_TRUE(tune(request).from_store) << "the second one with the same limits";
+  request.limits.clear();
+  request.deterministic = true;
+  EXPECT_EQ(tune(request).earlier_s, 0);
+  EXPECT_TRUE(tune(kBudget).from_store);
+}
+
 TEST_F(TuneBudget, ASecondRunWithTheSameOrASmallerOneDecidesFromWhatIsThere) {
   const TuneReport first = tune(kBudget);
   EXPECT_GT(first.seconds, kBudget / 2);

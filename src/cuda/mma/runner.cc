@@ -37,6 +37,11 @@ class MmaRunner : public TunableRunner {
 
   std::string layout(const Candidate&) const override { return kLayoutName; }
 
+  /// Warps that share a sum meet in a fixed order, and rows are added in the order of a token's
+  /// slots. The one atomic operation, on integers, decides where in its expert's tile a row stands:
+  /// which column of a matrix multiplication a token is in, and no column's sum depends on that.
+  bool is_deterministic(const Candidate&) const override { return true; }
+
   size_t workspace_bytes(const Candidate& candidate, int64_t tokens) const override {
     const Result<Gemms> gemms = gemms_of(candidate);
     if (!gemms.ok()) return 0;
