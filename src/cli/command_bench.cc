@@ -311,6 +311,8 @@ Result<Exit> BenchCommand::run(Output& output) {
   if (job.isolation && !job.isolation.host->trouble().empty())
     return Error{ErrorCode::kRun, job.isolation.host->trouble()};
   MOETUNE_ASSIGN_OR_RETURN(record.cliffs, measurement.confirm(find_cliffs(record.rows)));
+  for (const BenchRow& row : record.rows)
+    raise_to_seen(record.ceilings, row.work, row.times.tuned_us);
   for (BenchRow& row : record.rows)
     row.roofline = roofline(row.work, record.ceilings, row.times.tuned_us);
   if (lookup_) {

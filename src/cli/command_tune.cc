@@ -33,7 +33,7 @@ struct Row {
   Roofline roofline;
 };
 
-Row row_of(const Decision& decision, MoeSession& session, const Ceilings& ceilings, uint64_t seed) {
+Row row_of(const Decision& decision, MoeSession& session, uint64_t seed) {
   const Evidence& evidence = decision.evidence;
   Row row{.decision = &decision,
           .fallback = session.default_runner().default_candidate(decision.tokens),
@@ -48,7 +48,6 @@ Row row_of(const Decision& decision, MoeSession& session, const Ceilings& ceilin
   row.work = session.bench().work(
       {decision.tokens, evidence.workload.empty() ? "uniform" : evidence.workload, seed},
       evidence.on_part ? Scale::kSubset : Scale::kFull, 0);
-  row.roofline = roofline(row.work, ceilings, row.tuned_us);
   return row;
 }
 
@@ -385,8 +384,10 @@ Result<Exit> TuneCommand::run(Output& output) {
   if (!saved.ok()) output.note(fmt::format("error: not saved: {}", saved.error().message));
   find_ceilings(job, outcome, output);
   for (const Decision& decision : report.plan.decisions) {
-    outcome.rows.push_back(row_of(decision, *job.session, outcome.ceilings, traffic.seed));
+    const Row& row = outcome.rows.emplace_back(row_of(decision, *job.session, traffic.seed));
+    raise_to_seen(outcome.ceilings, row.work, row.tuned_us);
   }
+  for (Row& row : outcome.rows) row.roofline = roofline(row.work, outcome.ceilings, row.tuned_us);
   for (const std::string& warning : report.warnings)
     output.note(fmt::format("warning: {}", warning));
   output.object(describe(outcome, job));

@@ -114,4 +114,15 @@ Roofline roofline(const Work& work, const Ceilings& ceilings, double us) {
   return {"compute", compute_us / us, ceilings.operations_name};
 }
 
+void raise_to_seen(Ceilings& ceilings, const Work& work, double us) {
+  const auto raise = [us](double& rate, std::string& name, double seen) {
+    if (us <= 0 || rate <= 0 || 1e6 * seen / us <= rate) return;
+    rate = 1e6 * seen / us;
+    constexpr const char* kSeen = ", then passed by the layer itself";
+    if (!name.ends_with(kSeen)) name += kSeen;
+  };
+  raise(ceilings.read_bytes_per_s, ceilings.read_name, work.bytes);
+  raise(ceilings.operations_per_s, ceilings.operations_name, work.operations);
+}
+
 }  // namespace moetune::cli

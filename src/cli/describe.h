@@ -40,4 +40,8 @@ struct Roofline {
 };
 Roofline roofline(const Work& work, const Ceilings& ceilings, double us);
 
+/// A ceiling is what the machine can do at best. Where a call did more (the machine was slower when
+/// the ceiling was measured), that is the ceiling, and its name says so.
+void raise_to_seen(Ceilings& ceilings, const Work& work, double us);
+
 }  // namespace moetune::cli

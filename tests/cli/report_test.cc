@@ -63,6 +63,29 @@ TEST(Rooflines, NameTheLimitThatIsNearer) {
   EXPECT_STREQ(roofline({}, {}, 8).bound, "") << "without ceilings nothing is claimed";
 }
 
+TEST(Rooflines, WhatWasReachedIsNeverMoreThanTheCeiling) {
+  const Ceilings measured{.read_bytes_per_s = 1e9,
+                          .read_bytes = 1,
+                          .operations_per_s = 1e12,
+                          .read_name = "read",
+                          .operations_name = "multiply"};
+  Ceilings ceilings = measured;
+  const Work work{.bytes = 3000, .operations = 1000, .touched_chunks = 1};
+  raise_to_seen(ceilings, work, 4);
+  EXPECT_EQ(ceilings.read_bytes_per_s, 1e9) << "0.75 of it";
+  EXPECT_EQ(ceilings.read_name, "read");
+  raise_to_seen(ceilings, work, 2);
+  raise_to_seen(ceilings, work, 1.5);
+  EXPECT_NEAR(ceilings.read_bytes_per_s, 2e9, 1);
+  EXPECT_THAT(ceilings.read_name, HasSubstr("read, then passed by the layer itself"));
+  EXPECT_EQ(ceilings.read_name.find("passed"), ceilings.read_name.rfind("passed")) << "said once";
+  EXPECT_EQ(ceilings.operations_name, "multiply");
+  EXPECT_NEAR(roofline(work, ceilings, 1.5).fraction, 1, 1e-9);
+  Ceilings unknown;
+  raise_to_seen(unknown, work, 1);
+  EXPECT_EQ(unknown.read_bytes_per_s, 0) << "what was not measured stays unknown";
+}
+
 TEST(Differences, NameOnlyWhatIsNotAsInTheDefault) {
   const auto candidate = [](int64_t tile, const char* feed) {
     return Candidate{"r",
