@@ -18,10 +18,10 @@ namespace {
 namespace fs = std::filesystem;
 using std::chrono::milliseconds;
 
-class FileTest : public testing::Test {
+class FileTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    std::string pattern = testing::TempDir() + "file_test_XXXXXX";
+    std::string pattern = ::testing::TempDir() + "file_test_XXXXXX";
     ASSERT_NE(::mkdtemp(pattern.data()), nullptr);
     folder_ = pattern;
   }

@@ -6,8 +6,8 @@ import program
 class Evidence(program.ProgramTest):
     FAST = ["--device", "cpu", "--tokens", 8]
 
-    def tune(self):
-        self.assert_done(self.run_program("tune", self.model, *self.FAST, "--budget", "4s"))
+    def tune(self, budget):
+        self.assert_done(self.run_program("tune", self.model, *self.FAST, "--budget", budget))
 
     def explain(self, *more):
         run = self.run_program("explain", self.model, *self.FAST, *more, "--json")
@@ -16,9 +16,9 @@ class Evidence(program.ProgramTest):
         return run.json(), entry
 
     def test_the_journal_has_who_raced_and_who_was_confirmed(self):
-        # Where others use the machine, a run may not come far; the next one goes on from its journal.
-        for _ in range(6):
-            self.tune()
+        # Where others use the machine, a run may not come far; the next one, with more, goes on from its journal.
+        for budget in ["4s", "8s", "16s", "32s"]:
+            self.tune(budget)
             result, entry = self.explain()
             journal = entry["journal"]
             if journal["confirmed"]:
@@ -44,7 +44,7 @@ class Evidence(program.ProgramTest):
             self.assertEqual(comparison["against"], entry["default"])
             self.assertGreater(comparison["rounds"], 0)
             self.assertIn(comparison["outcome"], ["better", "not_better", "no_loss", "loss", "unresolved"])
-        self.assertTrue(journal["confirmed"], "not even 24 s brought a confirmation")
+        self.assertTrue(journal["confirmed"], "not even 32 s brought a confirmation")
 
         text = self.run_program("explain", self.model, *self.FAST)
         self.assert_done(text)
@@ -55,7 +55,7 @@ class Evidence(program.ProgramTest):
                 self.assertIn(f"and {len(race['candidates']) - 10} slower ones (--json lists all)", text.out)
 
     def test_another_journal_or_none(self):
-        self.tune()
+        self.tune("4s")
         missing = self.folder / "none.db"
         self.assert_error(1, "not_found", ["none.db"], "explain", self.model, *self.FAST, "--journal", missing)
         (self.cache / "moetune" / "journal.db").unlink()

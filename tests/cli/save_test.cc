@@ -35,7 +35,7 @@ Plan plan(int buckets, int resolved) {
   return plan;
 }
 
-class Save : public testing::Test {
+class Save : public ::testing::Test {
  protected:
   void SetUp() override {
     folder_ = fs::temp_directory_path() / ("moetune_save_" + std::to_string(getpid()));

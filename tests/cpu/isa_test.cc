@@ -8,7 +8,7 @@
 namespace moetune::cpu {
 namespace {
 
-class ChosenIsa : public testing::Test {
+class ChosenIsa : public ::testing::Test {
  protected:
   void SetUp() override {
     if (const char* value = std::getenv("MOETUNE_CPU_ISA")) saved_ = value;

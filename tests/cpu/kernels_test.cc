@@ -17,7 +17,7 @@
 namespace moetune::cpu {
 namespace {
 
-class Kernels : public testing::TestWithParam<Isa> {
+class Kernels : public ::testing::TestWithParam<Isa> {
  protected:
   void SetUp() override {
     if (!supported(GetParam()))
@@ -246,8 +246,8 @@ TEST_P(Kernels, TheReadLoopReadsEveryLine) {
   }
 }
 
-const auto kEvery = testing::Values(Isa::kPortable, Isa::kAvx2, Isa::kAvx512, Isa::kAvx512Bf16);
-std::string isa_name(const testing::TestParamInfo<Isa>& instance) {
+const auto kEvery = ::testing::Values(Isa::kPortable, Isa::kAvx2, Isa::kAvx512, Isa::kAvx512Bf16);
+std::string isa_name(const ::testing::TestParamInfo<Isa>& instance) {
   return to_string(instance.param);
 }
 INSTANTIATE_TEST_SUITE_P(EveryInstructionSet, Kernels, kEvery, isa_name);

@@ -56,7 +56,7 @@ double relative_rms(const std::vector<double>& expected, const float* actual) {
 // there: 1 ulp of bf16 in a few of the values.
 constexpr double kTolerance = 4e-4;
 
-class Layer : public testing::TestWithParam<Isa> {
+class Layer : public ::testing::TestWithParam<Isa> {
  protected:
   void SetUp() override {
     if (!supported(GetParam()))
@@ -218,12 +218,12 @@ TEST_P(Layer, WorksInPassesWithTheSameResult) {
         << token;
 }
 
-INSTANTIATE_TEST_SUITE_P(EveryInstructionSet, Layer, testing::ValuesIn(kAll),
+INSTANTIATE_TEST_SUITE_P(EveryInstructionSet, Layer, ::testing::ValuesIn(kAll),
                          [](const auto& instance) {
                            return std::string(to_string(instance.param));
                          });
 
-INSTANTIATE_TEST_SUITE_P(EveryInstructionSet, LayerThreads, testing::ValuesIn(kAll),
+INSTANTIATE_TEST_SUITE_P(EveryInstructionSet, LayerThreads, ::testing::ValuesIn(kAll),
                          [](const auto& instance) {
                            return std::string(to_string(instance.param));
                          });

@@ -9,11 +9,11 @@ namespace moetune::cpu {
 namespace {
 
 // A made-up machine's /sys and /proc.
-class FakeMachine : public testing::Test {
+class FakeMachine : public ::testing::Test {
  protected:
   void SetUp() override {
-    const auto* info = testing::UnitTest::GetInstance()->current_test_info();
-    root_ = testing::TempDir() + "topology_" + info->name();
+    const auto* info = ::testing::UnitTest::GetInstance()->current_test_info();
+    root_ = ::testing::TempDir() + "topology_" + info->name();
     std::filesystem::remove_all(root_);
     std::filesystem::create_directories(root_);
   }

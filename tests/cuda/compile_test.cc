@@ -47,8 +47,8 @@ TEST(CompilerErrors, BeginAtTheFirstErrorAndEndInTime) {
       "warning: unused\ngemm.cuh(3): error: no such thing\n    here\n          ^\n\nmore\nand "
       "more\n";
   const std::string text = first_errors(log, 3);
-  EXPECT_THAT(text, testing::StartsWith("gemm.cuh(3): error: no such thing"));
-  EXPECT_THAT(text, testing::EndsWith("..."));
+  EXPECT_THAT(text, ::testing::StartsWith("gemm.cuh(3): error: no such thing"));
+  EXPECT_THAT(text, ::testing::EndsWith("..."));
   EXPECT_THAT(text, Not(HasSubstr("unused")));
   EXPECT_THAT(text, Not(HasSubstr("more")));
 }

@@ -21,10 +21,10 @@ using Content = std::vector<uint8_t>;
 
 constexpr int64_t kPlenty = int64_t{1} << 30;
 
-class CubinCacheTest : public testing::Test {
+class CubinCacheTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    std::string pattern = testing::TempDir() + "cubin_cache_XXXXXX";
+    std::string pattern = ::testing::TempDir() + "cubin_cache_XXXXXX";
     ASSERT_NE(::mkdtemp(pattern.data()), nullptr);
     root_ = pattern;
   }

@@ -12,7 +12,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-class DeviceTest : public testing::Test {
+class DeviceTest : public ::testing::Test {
  protected:
   void SetUp() override {
     driver_ = fake::make_driver();
@@ -104,7 +104,7 @@ TEST_F(DeviceTest, ASampleIsTheTimeOfOneCall) {
 TEST_F(DeviceTest, CallsAreRecordedInOrderWithNothingOverlapping) {
   auto sequence = device_->record({call("a"), call("b"), call("c")});
   ASSERT_TRUE(sequence.ok());
-  EXPECT_THAT(fake::gpu().log, testing::ElementsAre("a", "separator", "b", "separator", "c"));
+  EXPECT_THAT(fake::gpu().log, ::testing::ElementsAre("a", "separator", "b", "separator", "c"));
 }
 
 TEST_F(DeviceTest, EveryReplayIsQueuedBehindAClosedGateThatThenOpens) {

@@ -90,7 +90,7 @@ TEST(DriverErrors, ThatKillTheContextSaySo) {
   EXPECT_THAT(fault.error().message, HasSubstr("while running a call"));
   EXPECT_THAT(fault.error().message, HasSubstr("context is lost"));
   EXPECT_THAT(to_status(driver, 1, "working").error().message,
-              testing::Not(HasSubstr("context is lost")));
+              ::testing::Not(HasSubstr("context is lost")));
 }
 
 TEST(DriverErrors, OfMemoryAreTellable) {

@@ -36,7 +36,7 @@ TEST(CompileJob, BringsEveryIncludeOnceWithStandardHeadersInSmall) {
   ASSERT_TRUE(job.ok()) << job.error().message;
   std::vector<std::string> names;
   for (const NamedText& header : job->headers) names.push_back(header.name);
-  EXPECT_THAT(names, testing::ElementsAre("cstdint", "cuda/kernels/ceilings.cuh"));
+  EXPECT_THAT(names, ::testing::ElementsAre("cstdint", "cuda/kernels/ceilings.cuh"));
   EXPECT_THAT(job->headers[0].text, HasSubstr("uint64_t"));
   EXPECT_THAT(job->options, Contains("--gpu-architecture=sm_90"));
 }

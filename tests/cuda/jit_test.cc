@@ -39,12 +39,12 @@ CompileRequest request(int factor) {
           .options = {}};
 }
 
-class JitTest : public testing::Test {
+class JitTest : public ::testing::Test {
  protected:
   void SetUp() override {
     if (const auto nvrtc = load_nvrtc(); !nvrtc.ok())
       GTEST_SKIP() << nvrtc.error().message << "; " << nvrtc.error().hint;
-    std::string pattern = testing::TempDir() + "jit_XXXXXX";
+    std::string pattern = ::testing::TempDir() + "jit_XXXXXX";
     ASSERT_NE(::mkdtemp(pattern.data()), nullptr);
     root_ = pattern;
   }

@@ -47,7 +47,7 @@ std::vector<Sample> samples(const Architecture& arch) {
   return list;
 }
 
-class MmaCompileSlow : public testing::TestWithParam<int> {};
+class MmaCompileSlow : public ::testing::TestWithParam<int> {};
 
 TEST_P(MmaCompileSlow, KernelsTakeWhatThePlannerSays) {
   const auto nvrtc = load_nvrtc();
@@ -103,7 +103,7 @@ TEST_P(MmaCompileSlow, RoutingCombiningAndPackingCompile) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Architectures, MmaCompileSlow, testing::Values(80, 86, 89, 90, 100, 120),
+INSTANTIATE_TEST_SUITE_P(Architectures, MmaCompileSlow, ::testing::Values(80, 86, 89, 90, 100, 120),
                          [](const auto& which) { return "sm_" + std::to_string(which.param); });
 
 }  // namespace

@@ -38,10 +38,10 @@ class Environment {
   std::map<std::string, std::optional<std::string>> before_;
 };
 
-class SharedLibraryTest : public testing::Test {
+class SharedLibraryTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    std::string pattern = testing::TempDir() + "library_XXXXXX";
+    std::string pattern = ::testing::TempDir() + "library_XXXXXX";
     ASSERT_NE(::mkdtemp(pattern.data()), nullptr);
     root_ = pattern;
     environment_.set("HOME", (root_ / "home").string());
@@ -67,7 +67,7 @@ TEST_F(SharedLibraryTest, TheUsersFoldersComeBeforeTheSystems) {
   const std::string first = make_file(fs::path("a") / kSoname);
   const std::string second = make_file(fs::path("b/lib64") / kSoname);
   environment_.set("MOETUNE_CUDA_PATH", (root_ / "a").string() + ":" + (root_ / "b").string());
-  EXPECT_THAT(library_candidates(kSoname), testing::ElementsAre(first, second, kSoname));
+  EXPECT_THAT(library_candidates(kSoname), ::testing::ElementsAre(first, second, kSoname));
 }
 
 TEST_F(SharedLibraryTest, ToolkitsAndPythonPackagesAreSearched) {

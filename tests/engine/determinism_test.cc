@@ -85,7 +85,7 @@ std::vector<std::vector<std::byte>> bits_of(Backend& backend, const FusedMoeSpec
   return found;
 }
 
-class Determinism : public testing::TestWithParam<WeightFormat> {};
+class Determinism : public ::testing::TestWithParam<WeightFormat> {};
 
 TEST_P(Determinism, EveryCpuCandidateGivesTheSameBitsOverRunsAndThreads) {
   std::vector<std::vector<std::byte>> expected;
@@ -110,7 +110,7 @@ TEST_P(Determinism, EveryGpuCandidateGivesTheSameBitsOnEveryRun) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Formats, Determinism,
-                         testing::Values(WeightFormat::kBf16, WeightFormat::kNvfp4),
+                         ::testing::Values(WeightFormat::kBf16, WeightFormat::kNvfp4),
                          [](const auto& format) { return std::string(to_string(format.param)); });
 
 }  // namespace

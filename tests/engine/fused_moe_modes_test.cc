@@ -22,7 +22,7 @@ using ::testing::HasSubstr;
 
 constexpr int64_t kMostTokens = 33;
 
-class FusedMoeModes : public testing::Test {
+class FusedMoeModes : public ::testing::Test {
  protected:
   FusedMoeModes() {
     spec_.hidden = 128;
@@ -32,8 +32,8 @@ class FusedMoeModes : public testing::Test {
     options_.device = "cpu";
     options_.threads = 2;
     options_.max_tokens = kMostTokens;
-    path_ = testing::TempDir() + "modes_" +
-            testing::UnitTest::GetInstance()->current_test_info()->name() + ".json";
+    path_ = ::testing::TempDir() + "modes_" +
+            ::testing::UnitTest::GetInstance()->current_test_info()->name() + ".json";
     std::remove(path_.c_str());
   }
   ~FusedMoeModes() override { std::remove(path_.c_str()); }

@@ -14,7 +14,7 @@ struct Published {
   const char* folder;
 };
 
-class Presets : public testing::TestWithParam<Published> {};
+class Presets : public ::testing::TestWithParam<Published> {};
 
 TEST_P(Presets, AreWhatTheirConfigSays) {
   const std::string folder = std::string(MOETUNE_REAL_CONFIGS) + "/" + GetParam().folder;
@@ -42,21 +42,21 @@ TEST_P(Presets, AreWhatTheirConfigSays) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Published, Presets,
-                         testing::Values(Published{"deepseek-v3", "deepseek-v3"},
-                                         Published{"glm-5", "glm-5"},
-                                         Published{"gpt-oss-120b", "gpt-oss-120b"},
-                                         Published{"gpt-oss-20b", "gpt-oss-20b"},
-                                         Published{"kimi-k2", "kimi-k2-instruct"},
-                                         Published{"mixtral-8x7b", "mixtral-8x7b-v0.1"},
-                                         Published{"qwen3-235b-a22b", "qwen3-235b-a22b"},
-                                         Published{"qwen3-30b-a3b", "qwen3-30b-a3b"}),
+                         ::testing::Values(Published{"deepseek-v3", "deepseek-v3"},
+                                           Published{"glm-5", "glm-5"},
+                                           Published{"gpt-oss-120b", "gpt-oss-120b"},
+                                           Published{"gpt-oss-20b", "gpt-oss-20b"},
+                                           Published{"kimi-k2", "kimi-k2-instruct"},
+                                           Published{"mixtral-8x7b", "mixtral-8x7b-v0.1"},
+                                           Published{"qwen3-235b-a22b", "qwen3-235b-a22b"},
+                                           Published{"qwen3-30b-a3b", "qwen3-30b-a3b"}),
                          [](const auto& test) {
                            std::string name = test.param.preset;
                            std::replace(name.begin(), name.end(), '-', '_');
                            return name;
                          });
 
-class PublishedVariants : public testing::TestWithParam<std::pair<const char*, WeightFormat>> {};
+class PublishedVariants : public ::testing::TestWithParam<std::pair<const char*, WeightFormat>> {};
 
 TEST_P(PublishedVariants, AreReadWithTheFormatOfTheirExperts) {
   const std::string folder = std::string(MOETUNE_REAL_CONFIGS) + "/" + GetParam().first;
@@ -69,12 +69,13 @@ TEST_P(PublishedVariants, AreReadWithTheFormatOfTheirExperts) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Published, PublishedVariants,
-                         testing::Values(std::pair{"glm-5-nvfp4", WeightFormat::kNvfp4},
-                                         std::pair{"glm-5-fp8", WeightFormat::kFp8Block},
-                                         std::pair{"deepseek-v3.1-nvfp4", WeightFormat::kNvfp4},
-                                         std::pair{"kimi-k2.6-nvfp4", WeightFormat::kNvfp4},
-                                         std::pair{"qwen3-235b-a22b-nvfp4", WeightFormat::kNvfp4},
-                                         std::pair{"qwen3-30b-a3b-fp8", WeightFormat::kFp8Block}));
+                         ::testing::Values(std::pair{"glm-5-nvfp4", WeightFormat::kNvfp4},
+                                           std::pair{"glm-5-fp8", WeightFormat::kFp8Block},
+                                           std::pair{"deepseek-v3.1-nvfp4", WeightFormat::kNvfp4},
+                                           std::pair{"kimi-k2.6-nvfp4", WeightFormat::kNvfp4},
+                                           std::pair{"qwen3-235b-a22b-nvfp4", WeightFormat::kNvfp4},
+                                           std::pair{"qwen3-30b-a3b-fp8",
+                                                     WeightFormat::kFp8Block}));
 
 TEST(PresetNames, AreSortedAndEachGivesAValidLayer) {
   const std::vector<std::string> names = preset_names();

@@ -198,8 +198,8 @@ TEST(Nvfp4, ErrorIsAtMostHalfAStepOfTheBlock) {
 TEST(Nvfp4, ZerosAndTinyValuesStayFinite) {
   const Nvfp4Matrix zeros = quantise_nvfp4(std::vector<float>(32, 0.0f), 1, 32).value();
   EXPECT_EQ(zeros.global, 1);
-  EXPECT_THAT(zeros.codes, testing::Each(0));
-  EXPECT_THAT(zeros.scales, testing::Each(0));
+  EXPECT_THAT(zeros.codes, ::testing::Each(0));
+  EXPECT_THAT(zeros.scales, ::testing::Each(0));
   for (float tiny : {1e-38f, 1e-42f, 1e-45f}) {
     const Nvfp4Matrix matrix = quantise_nvfp4(std::vector<float>(16, tiny), 1, 16).value();
     EXPECT_TRUE(std::isfinite(matrix.global)) << tiny;
@@ -223,7 +223,7 @@ TEST(Nvfp4, RefusesWhatItCannotHold) {
   std::vector<float> values(64, 1.0f);
   values[37] = kInfinity;
   EXPECT_THAT(quantise_nvfp4(values, 2, 32).error().message,
-              testing::HasSubstr("row 1, column 5 is inf"));
+              ::testing::HasSubstr("row 1, column 5 is inf"));
 }
 
 // ---- Scale layouts ----

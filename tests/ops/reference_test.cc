@@ -74,7 +74,7 @@ TEST(Reference, GptOssActivationClampsGateFromAboveAndUpOnBothSides) {
   EXPECT_THAT(tiny.row().value(), ElementsAre(h_of(7 * sigmoid(1.702 * 7) * -6)));
   tiny.gate = -10;  // Not clamped from below: -20 · sigmoid(-34) · -6 is tiny, -7 · sigmoid(-12) ·
                     // -6 would be 3e-4.
-  EXPECT_THAT(tiny.row().value(), ElementsAre(testing::FloatNear(0, 1e-10f)));
+  EXPECT_THAT(tiny.row().value(), ElementsAre(::testing::FloatNear(0, 1e-10f)));
 }
 
 TEST(Reference, Relu2HasNoGate) {

@@ -211,7 +211,7 @@ TEST(Workload, BalancedStaysBalancedInGroups) {
   const FusedMoeSpec spec =
       spec_of(64, 8, {.score = Score::kSigmoid, .groups = 8, .top_groups = 4});
   const std::vector<int64_t> counts = counts_of(spec, routing_of(spec, "balanced", 64));
-  EXPECT_THAT(counts, testing::Each(8));
+  EXPECT_THAT(counts, ::testing::Each(8));
 }
 
 TEST(Workload, ZipfFollowsItsRanks) {
@@ -278,7 +278,7 @@ TEST(Workload, NoTokensAreFine) {
 
 TEST(Workload, RowsAreCountedOfTheRanksOwnExperts) {
   const std::vector<int32_t> ids = {0, 3, -1, 4, 4, 7, 5};
-  EXPECT_THAT(rows_per_expert(ids, 3, 3), testing::ElementsAre(1, 2, 1));
+  EXPECT_THAT(rows_per_expert(ids, 3, 3), ::testing::ElementsAre(1, 2, 1));
 }
 
 }  // namespace

@@ -21,7 +21,7 @@ using ::testing::Each;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-class ChooseOneTest : public testing::Test {
+class ChooseOneTest : public ::testing::Test {
  protected:
   Result<Choice> try_choose(ScaleCall& call, const std::string& op = "scale") {
     return tuner_.choose_one(op, runners_, config_, call.arguments, device_);
@@ -323,7 +323,7 @@ TEST_F(ChooseOneTest, ExecutablesAreCompiledOnceForAllSizesOfABucket) {
   SampleRunner runner;
   runners_ = {&runner};
   for (int64_t rows : {4, 5, 7, 6, 4}) choose(rows);
-  EXPECT_THAT(runner.compiled, testing::ElementsAre("cpu.one/single main{tile=0} up to 7"));
+  EXPECT_THAT(runner.compiled, ::testing::ElementsAre("cpu.one/single main{tile=0} up to 7"));
   choose(200);
   EXPECT_THAT(runner.compiled.back(), HasSubstr("up to 256"));
 }

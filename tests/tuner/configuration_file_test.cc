@@ -24,10 +24,10 @@ namespace fs = std::filesystem;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-class ConfigurationFileTest : public testing::Test {
+class ConfigurationFileTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    std::string pattern = testing::TempDir() + "configuration_XXXXXX";
+    std::string pattern = ::testing::TempDir() + "configuration_XXXXXX";
     ASSERT_NE(::mkdtemp(pattern.data()), nullptr);
     folder_ = pattern;
     path_ = folder_ + "/tuned.json";
@@ -196,8 +196,8 @@ TEST(ConfigPath, NamesTheDeviceAndFollowsTheEnvironment) {
   ::setenv("XDG_CACHE_HOME", "/cache", 1);
   ::unsetenv("MOETUNE_CONFIG");
   const std::string path = get_config_path(device);
-  EXPECT_THAT(path, testing::StartsWith("/cache/moetune/tuned-amd-epyc-tm-7b13-64-core-"));
-  EXPECT_THAT(path, testing::EndsWith(".json"));
+  EXPECT_THAT(path, ::testing::StartsWith("/cache/moetune/tuned-amd-epyc-tm-7b13-64-core-"));
+  EXPECT_THAT(path, ::testing::EndsWith(".json"));
   DeviceProperties other = device;
   other.identity["cores"] = "64";
   EXPECT_NE(get_config_path(other), path) << "one name, two devices";

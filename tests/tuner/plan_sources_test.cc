@@ -28,7 +28,7 @@ TunedConfiguration configuration_of(Plan plan, DeviceProperties device = sample_
   return configuration;
 }
 
-class PlanSourcesTest : public testing::Test {
+class PlanSourcesTest : public ::testing::Test {
  protected:
   std::vector<std::string> load(Plan plan, Source source = Source::kUser) {
     return load(configuration_of(std::move(plan)), source);
@@ -108,8 +108,8 @@ TEST_F(PlanSourcesTest, ATacticThatLeftTheSpaceIsDroppedWithItsReason) {
   runner_.set_tiles({0, 1, 8});
   load(sample_plan({{7, 4}, {64, 8}}));
   EXPECT_THAT(validate(),
-              ElementsAre(testing::AllOf(HasSubstr("1..7 tokens"), HasSubstr("{tile=4}"),
-                                         HasSubstr("main: tile=4 is none of 0, 1, 8"))));
+              ElementsAre(::testing::AllOf(HasSubstr("1..7 tokens"), HasSubstr("{tile=4}"),
+                                           HasSubstr("main: tile=4 is none of 0, 1, 8"))));
   EXPECT_EQ(find(5).provenance, Provenance::kDefault);
   EXPECT_STREQ(find(5).reason, "the tuned tactic no longer fits");
   EXPECT_EQ(tile(8), 8) << "the others hold";

@@ -223,7 +223,7 @@ TEST_F(GpuDeathTest, AFaultIsReportedWhereItHappensAndEverAfter) {
     std::fprintf(stderr, "%s\n", first.ok() ? "no error" : first.error().message.c_str());
     std::_Exit(right ? 0 : 1);
   };
-  EXPECT_EXIT(fault_and_check(), testing::ExitedWithCode(0), "ILLEGAL_ADDRESS");
+  EXPECT_EXIT(fault_and_check(), ::testing::ExitedWithCode(0), "ILLEGAL_ADDRESS");
 }
 
 }  // namespace

@@ -14,7 +14,7 @@
 
 namespace moetune::cuda {
 
-class GpuTest : public testing::Test {
+class GpuTest : public ::testing::Test {
  protected:
   void SetUp() override {
     auto device = make_cuda_device(0);
