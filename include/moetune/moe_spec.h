@@ -22,17 +22,22 @@
 // rank's work and adds nothing here.
 //
 // Weights come one expert at a time, WeightSource::chunk(local id), R = w13_rows(), in this order:
-//   w13           bf16 [R, hidden], or nvfp4 codes e2m1x2 [R, hidden]
-//   w13_scales    e4m3 [R, ceil(hidden / 16)]                nvfp4 only
-//   w13_global    f32  [2]: of gate rows, of up rows         nvfp4 only
-//   w2            bf16 or e2m1x2 [hidden, intermediate]
-//   w2_scales     e4m3 [hidden, ceil(intermediate / 16)]     nvfp4 only
-//   w2_global     f32  [1]                                   nvfp4 only
+//   w13           [R, hidden]: bf16, f16 (fp16), e4m3 (fp8, fp8-block) or codes e2m1x2 (nvfp4,
+//                 mxfp4)
+//   w13_scales    nvfp4: e4m3 [R, ceil(hidden / 16)]; mxfp4: ue8m0 [R, ceil(hidden / 32)];
+//                 fp8-block: f32 [gates * ceil(intermediate / 128), ceil(hidden / 128)], gates = 2
+//                 (gate's blocks, then up's, whose first row begins a block of its own) or 1
+//   w13_global    f32 [2]: of gate rows, of up rows         nvfp4, fp8
+//   w2            [hidden, intermediate], the type of w13
+//   w2_scales     nvfp4: e4m3 [hidden, ceil(intermediate / 16)]; mxfp4: ue8m0
+//                 [hidden, ceil(intermediate / 32)]; fp8-block: f32 [ceil(hidden / 128),
+//                 ceil(intermediate / 128)]
+//   w2_global     f32 [1]                                   nvfp4, fp8
 //   w13_bias      f32  [R], added to x · w13ᵀ                 only with `bias`
 //   w2_bias       f32  [hidden], added to y                  only with `bias`
-// nvfp4: a row of k codes is k / 2 bytes; each 16 values along k share a scale (the last block of a
-// row may be shorter); scales are linear. Global scales multiply: a weight is code · scale ·
-// global. A w13 without a gate uses w13_global[1].
+// All scales multiply: a weight is code · scale · global, of those that its format has. A row of k
+// 4-bit codes is k / 2 bytes. The last block of a row, or of a column, may be short; scales are
+// linear. A w13 without a gate uses w13_global[1].
 #pragma once
 
 #include <cstdint>
