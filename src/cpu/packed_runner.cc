@@ -39,9 +39,10 @@ ExpertWeights split_gate_and_up(const FusedMoeSpec& spec, const moetune::ExpertW
                       .up = w13 + gate_rows * (spec.hidden * bits / 8),
                       .down = static_cast<const uint8_t*>(whole.w2)};
   if (spec.weights == WeightFormat::kNvfp4) {
-    parts.gate_scales = whole.w13_scales;
-    parts.up_scales = whole.w13_scales + gate_rows * ((spec.hidden + kBlock - 1) / kBlock);
-    parts.down_scales = whole.w2_scales;
+    const auto* w13_scales = static_cast<const uint8_t*>(whole.w13_scales);
+    parts.gate_scales = w13_scales;
+    parts.up_scales = w13_scales + gate_rows * ((spec.hidden + kBlock - 1) / kBlock);
+    parts.down_scales = static_cast<const uint8_t*>(whole.w2_scales);
   }
   parts.gate_multiplier = whole.gate_global;
   parts.up_multiplier = whole.up_global;

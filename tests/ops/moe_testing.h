@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/bf16.h"
+#include "base/f16.h"
 #include "moetune/moe_spec.h"
 #include "moetune/runner.h"
 #include "ops/moe/arguments.h"
@@ -63,35 +64,55 @@ class ListedWeights final : public WeightSource {
   std::vector<uint16_t> w13_, w2_;
 };
 
+inline constexpr WeightFormat kWeightFormats[] = {WeightFormat::kBf16,  WeightFormat::kFp16,
+                                                  WeightFormat::kFp8,   WeightFormat::kFp8Block,
+                                                  WeightFormat::kNvfp4, WeightFormat::kMxfp4};
+
+/// Value (row, col) of a matrix whose rows are `part_rows` of gate, then as many of up; or all.
+/// Global scale left out.
+inline float plain_value(WeightFormat format, const void* values, const void* scales, int64_t row,
+                         int64_t col, int64_t k, int64_t part_rows) {
+  const auto* bytes = static_cast<const uint8_t*>(values);
+  const auto* halves = static_cast<const uint16_t*>(values);
+  const auto* scale_bytes = static_cast<const uint8_t*>(scales);
+  const auto code = [&] { return kE2M1Values[packed_e2m1(bytes + row * (k / 2), col)]; };
+  switch (format) {
+    case WeightFormat::kBf16: return bf16_to_float(halves[row * k + col]);
+    case WeightFormat::kFp16: return f16_to_float(halves[row * k + col]);
+    case WeightFormat::kFp8: return e4m3_to_float(bytes[row * k + col]);
+    case WeightFormat::kFp8Block: {
+      const int64_t block_row = row / part_rows * ((part_rows + 127) / 128) + row % part_rows / 128;
+      return e4m3_to_float(bytes[row * k + col]) *
+             static_cast<const float*>(scales)[block_row * ((k + 127) / 128) + col / 128];
+    }
+    case WeightFormat::kNvfp4:
+      return code() * e4m3_to_float(scale_bytes[row * ((k + 15) / 16) + col / 16]);
+    case WeightFormat::kMxfp4:
+      return code() * ue8m0_to_float(scale_bytes[row * ((k + 31) / 32) + col / 32]);
+  }
+  return 0;
+}
+
 /// One expert's weights as plain numbers, global scales included: [w13_rows, hidden], [hidden,
 /// intermediate].
 inline ListedWeights::Expert plain_weights(const FusedMoeSpec& spec, WeightSource& source,
                                            int64_t expert) {
   const Tensors chunk = source.chunk(expert).value();
   const ExpertWeights view = view_expert(spec, chunk).value();
-  const auto plain = [&](const void* values, const uint8_t* scales, int64_t rows, int64_t k,
-                         auto global) {
-    std::vector<float> matrix(static_cast<size_t>(rows * k));
-    for (int64_t row = 0; row < rows; ++row) {
-      const auto out =
-          std::span(matrix).subspan(static_cast<size_t>(row * k), static_cast<size_t>(k));
-      if (scales != nullptr) {
-        dequantise_nvfp4_row(static_cast<const uint8_t*>(values) + row * (k / 2),
-                             scales + row * nvfp4_blocks(k), out);
-        for (float& value : out) value *= global(row);
-      } else {
-        const uint16_t* from = static_cast<const uint16_t*>(values) + row * k;
-        std::transform(from, from + k, out.begin(), bf16_to_float);
-      }
-    }
-    return matrix;
-  };
   ListedWeights::Expert result;
-  result.w13 = plain(view.w13, view.w13_scales, spec.w13_rows(), spec.hidden, [&](int64_t row) {
-    return spec.gated() && row < spec.intermediate ? view.gate_global : view.up_global;
-  });
-  result.w2 = plain(view.w2, view.w2_scales, spec.hidden, spec.intermediate,
-                    [&](int64_t) { return view.down_global; });
+  for (int64_t row = 0; row < spec.w13_rows(); ++row) {
+    const bool gate = spec.gated() && row < spec.intermediate;
+    for (int64_t col = 0; col < spec.hidden; ++col)
+      result.w13.push_back(plain_value(spec.weights, view.w13, view.w13_scales, row, col,
+                                       spec.hidden, spec.intermediate) *
+                           (gate ? view.gate_global : view.up_global));
+  }
+  for (int64_t row = 0; row < spec.hidden; ++row) {
+    for (int64_t col = 0; col < spec.intermediate; ++col)
+      result.w2.push_back(plain_value(spec.weights, view.w2, view.w2_scales, row, col,
+                                      spec.intermediate, spec.hidden) *
+                          view.down_global);
+  }
   if (spec.bias) {
     result.w13_bias.assign(view.w13_bias, view.w13_bias + spec.w13_rows());
     result.w2_bias.assign(view.w2_bias, view.w2_bias + spec.hidden);

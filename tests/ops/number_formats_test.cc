@@ -13,6 +13,8 @@
 namespace moetune {
 namespace {
 
+using ::testing::HasSubstr;
+
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
 // ---- Slow definitions: the nearest of all values, ties to the even code, larger ones to the last
@@ -228,6 +230,80 @@ TEST(Nvfp4, RefusesWhatItCannotHold) {
 
 // ---- Scale layouts ----
 
+// ---- MXFP4 ----
+
+TEST(Mxfp4, ScalesFollowTheOcpRule) {
+  const auto scale_of = [](float largest) {
+    std::vector<float> values(32, 0.0f);
+    values[7] = largest;
+    return quantise_mxfp4(values, 1, 32).value().scales[0];
+  };
+  EXPECT_EQ(scale_of(4.0f), 127);
+  EXPECT_EQ(scale_of(-7.99f), 127);
+  EXPECT_EQ(scale_of(8.0f), 128);
+  EXPECT_EQ(scale_of(1.0f), 125);
+  EXPECT_EQ(scale_of(0.0f), 0);
+  EXPECT_EQ(scale_of(0x1p-149f), 0) << "no scale is below 2^-127";
+}
+
+TEST(Mxfp4, QuantisesByDefinition) {
+  Random random(3);
+  std::vector<float> values(3 * 70);
+  for (float& value : values) value = 5 * random.normal();
+  const Mxfp4Matrix matrix = quantise_mxfp4(values, 3, 70).value();
+  ASSERT_EQ(matrix.scales.size(), 3u * 3) << "the last block of a row is short";
+  for (int64_t row = 0; row < 3; ++row) {
+    std::vector<float> plain(70);
+    dequantise_mxfp4_row(matrix.codes.data() + row * 35, matrix.scales.data() + row * 3, plain);
+    for (int64_t i = 0; i < 70; ++i) {
+      const float scale = ue8m0_to_float(matrix.scales[static_cast<size_t>(row * 3 + i / 32)]);
+      const float value = values[static_cast<size_t>(row * 70 + i)];
+      EXPECT_EQ(plain[static_cast<size_t>(i)], kE2M1Values[float_to_e2m1(value / scale)] * scale);
+    }
+  }
+  EXPECT_FALSE(quantise_mxfp4(values, 6, 35).ok());
+  values[5] = kInfinity;
+  EXPECT_THAT(quantise_mxfp4(values, 3, 70).error().message, HasSubstr("row 0, column 5"));
+}
+
+// ---- FP8 ----
+
+TEST(Fp8, TheLargestValueBecomes448) {
+  std::vector<float> values = {0.5f, -3.0f, 0.0f, 1.5f};
+  std::vector<uint8_t> codes(4);
+  const float scale = quantise_fp8(values, codes.data());
+  EXPECT_EQ(scale, 3.0f / 448);
+  EXPECT_EQ(codes[1], 0xFE);
+  EXPECT_EQ(codes[2], 0);
+  EXPECT_EQ(codes[0], float_to_e4m3(0.5f / scale));
+  std::fill(values.begin(), values.end(), 0.0f);
+  EXPECT_EQ(quantise_fp8(values, codes.data()), 1) << "scale of zeros";
+  values[2] = kInfinity;
+  EXPECT_TRUE(std::isnan(quantise_fp8(values, codes.data())));
+}
+
+TEST(Fp8, EachBlockOf128x128HasItsScale) {
+  const int64_t rows = 200, k = 300;
+  std::vector<float> values(static_cast<size_t>(rows * k));
+  Random random(5);
+  for (float& value : values) value = random.normal();
+  const Fp8BlockMatrix matrix = quantise_fp8_block(values, rows, k).value();
+  ASSERT_EQ(matrix.scales.size(), 2u * 3);
+  for (int64_t block = 0; block < 6; ++block) {
+    float largest = 0;
+    for (int64_t row = block / 3 * 128; row < std::min(rows, block / 3 * 128 + 128); ++row) {
+      for (int64_t col = block % 3 * 128; col < std::min(k, block % 3 * 128 + 128); ++col) {
+        const auto at = static_cast<size_t>(row * k + col);
+        const float scale = matrix.scales[static_cast<size_t>(block)];
+        largest = std::max(largest, std::abs(values[at]));
+        EXPECT_EQ(matrix.codes[at], float_to_e4m3(values[at] / scale));
+      }
+    }
+    EXPECT_EQ(matrix.scales[static_cast<size_t>(block)], largest / 448);
+  }
+  EXPECT_FALSE(quantise_fp8_block(values, 200, 301).ok());
+}
+
 TEST(ScaleLayout, PublishedVectorsOf128x4) {
   constexpr int64_t kBlocks = 37;
   const std::vector<std::array<int64_t, 3>> vectors = {{0, 0, 0},   {1, 0, 16},     {32, 0, 4},
@@ -284,6 +360,23 @@ TEST(ScaleLayout, ExpertsAreAsFarApartAsTheirPaddedScales) {
   const auto distance = [](int64_t n, int64_t k) { return scale_bytes_128x4(n, nvfp4_blocks(k)); };
   EXPECT_EQ(distance(512, 6144), 512 * 6144 / 16);
   EXPECT_EQ(distance(192, 176), 256 * 192 / 16);  // roundup(192, 128) · roundup(176, 64) / 16
+}
+
+TEST(ScaleLayout, ReorderingThereAndBackKeepsEveryScale) {
+  const int64_t rows = 139, blocks = 37;
+  std::vector<uint8_t> linear(static_cast<size_t>(rows * blocks));
+  Random random(9);
+  fill_random(random, linear);
+  for (ScaleOrder order : {ScaleOrder::k128x4, ScaleOrder::k8x4}) {
+    std::vector<uint8_t> swizzled(static_cast<size_t>(scale_bytes(order, rows, blocks)), 0xAA);
+    reorder_scales(ScaleOrder::kLinear, linear, order, swizzled, rows, blocks);
+    const int64_t row = 130, block = 9;
+    const int64_t at = order == ScaleOrder::k128x4 ? 6177 : scale_offset_8x4(row, block, blocks);
+    EXPECT_EQ(swizzled[static_cast<size_t>(at)], linear[static_cast<size_t>(row * blocks + block)]);
+    std::vector<uint8_t> back(linear.size());
+    reorder_scales(order, swizzled, ScaleOrder::kLinear, back, rows, blocks);
+    EXPECT_EQ(back, linear);
+  }
 }
 
 }  // namespace

@@ -152,7 +152,7 @@ Workload uniform() { return parse_workload("uniform").value(); }
 
 std::vector<FusedMoeSpec> variety() {
   std::vector<FusedMoeSpec> specs;
-  for (WeightFormat format : {WeightFormat::kBf16, WeightFormat::kNvfp4}) {
+  for (WeightFormat format : testing_moe::kWeightFormats) {
     for (int i = 0; i < 4; ++i) {
       FusedMoeSpec spec = small_spec(format);
       spec.activation = static_cast<Activation>(i);

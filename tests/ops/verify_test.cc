@@ -66,7 +66,7 @@ OutputCheck close_on_threads(const ReferenceRows& reference, const Tensor& rows)
 }
 
 TEST(VerifyClose, KernelsThatFollowTheDefinitionStayFarBelowTheLimits) {
-  for (WeightFormat format : {WeightFormat::kBf16, WeightFormat::kNvfp4}) {
+  for (WeightFormat format : testing_moe::kWeightFormats) {
     for (DataType output : {DataType::kBf16, DataType::kF32}) {
       const CloseLimits limits = close_limits(output);
       for (int64_t size : {32, 192, 1000}) {
@@ -244,7 +244,7 @@ TEST(Verify, OutputsOfAnotherShapeAreNotJudged) {
 // ---- Exact ----
 
 TEST(VerifyExact, AnyOrderOfSummationGivesTheSameBits) {
-  for (WeightFormat format : {WeightFormat::kBf16, WeightFormat::kNvfp4}) {
+  for (WeightFormat format : testing_moe::kWeightFormats) {
     for (Activation activation : {Activation::kSwiGlu, Activation::kRelu2}) {
       FusedMoeSpec spec = realistic_spec(DataType::kF32, format);
       spec.activation = activation;
@@ -259,8 +259,15 @@ TEST(VerifyExact, AnyOrderOfSummationGivesTheSameBits) {
   }
 }
 
+// Off by the smallest weight that the matrix has.
+void spoil_one(std::vector<float>& weights, size_t at) {
+  float unit = 1e30f;
+  for (float w : weights) unit = w == 0 ? unit : std::min(unit, std::abs(w));
+  weights[at] += unit;
+}
+
 TEST(VerifyExact, ASingleWrongWeightShows) {
-  for (WeightFormat format : {WeightFormat::kBf16, WeightFormat::kNvfp4}) {
+  for (WeightFormat format : testing_moe::kWeightFormats) {
     for (DataType output : {DataType::kF32, DataType::kBf16}) {
       const FusedMoeSpec spec = exact_variant(realistic_spec(output, format));
       Bench bench(spec, DataKind::kExact, 9);
@@ -271,12 +278,12 @@ TEST(VerifyExact, ASingleWrongWeightShows) {
         const size_t in_w2 = i * (w2_size - 1) / 5;
         const OutputCheck w13 =
             bench.judge({.lanes = 8, .spoil_weights = [&](int64_t e, ListedWeights::Expert& w) {
-                           if (e == 5) w.w13[in_w13] += 1;
+                           if (e == 5) spoil_one(w.w13, in_w13);
                          }});
         EXPECT_FALSE(w13.verdict.ok) << "w13 element " << in_w13;
         const OutputCheck w2 =
             bench.judge({.lanes = 8, .spoil_weights = [&](int64_t e, ListedWeights::Expert& w) {
-                           if (e == 5) w.w2[in_w2] += 1;
+                           if (e == 5) spoil_one(w.w2, in_w2);
                          }});
         EXPECT_FALSE(w2.verdict.ok) << "w2 element " << in_w2;
       }

@@ -39,7 +39,8 @@ void spread_bias(const MatrixLayout& m, const float* bias, float* out) {
   }
 }
 
-Status check_scales(const uint8_t* scales, size_t count, const char* name, int64_t expert) {
+Status check_scales(const void* tensor, size_t count, const char* name, int64_t expert) {
+  const auto* scales = static_cast<const uint8_t*>(tensor);
   const uint8_t* bad = std::find_if(scales, scales + count, [](uint8_t s) { return s >= 0x7F; });
   if (bad == scales + count) return {};
   return Error{ErrorCode::kInvalidArgument,
@@ -120,7 +121,7 @@ Status MmaPacker::launch(const Kernel& kernel, const MatrixLayout& matrix, CUdev
   return kernel(shape, stream_.get(), p);
 }
 
-Status MmaPacker::pack_matrix(const MatrixLayout& matrix, const void* values, const uint8_t* scales,
+Status MmaPacker::pack_matrix(const MatrixLayout& matrix, const void* values, const void* scales,
                               CUdeviceptr packed) {
   MOETUNE_RETURN_IF_ERROR(upload(values_.get(), values, value_bytes(layout_, matrix)));
   MOETUNE_RETURN_IF_ERROR(upload(scales_.get(), scales, scale_bytes(layout_, matrix)));

@@ -54,7 +54,7 @@ class MmaPacker {
   Status upload(CUdeviceptr to, const void* from, size_t bytes);
   Status download(void* to, CUdeviceptr from, size_t bytes);
   Status launch(const Kernel& kernel, const MatrixLayout& matrix, CUdeviceptr packed);
-  Status pack_matrix(const MatrixLayout& matrix, const void* values, const uint8_t* scales,
+  Status pack_matrix(const MatrixLayout& matrix, const void* values, const void* scales,
                      CUdeviceptr packed);
   Status unpack_matrix(const MatrixLayout& matrix, CUdeviceptr packed, std::vector<uint8_t>& values,
                        std::vector<uint8_t>& scales);

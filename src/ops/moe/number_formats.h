@@ -1,6 +1,7 @@
 // The small number formats of weights, as exact conversions: e2m1 (fp4), e4m3fn (fp8), ue8m0
-// (power-of-two scales), and nvfp4, the block format made of the first two. Definitions: OCP
-// Microscaling Formats 1.0 for the elements; nvfp4 as NVIDIA's ModelOpt and cuBLAS define it.
+// (power-of-two scales), and the block formats made of them: nvfp4, mxfp4, fp8 by blocks.
+// Definitions: OCP Microscaling Formats 1.0 for the elements and mxfp4; nvfp4 as NVIDIA's ModelOpt
+// and cuBLAS define it; fp8 by blocks as in DeepSeek-V3's checkpoints.
 //
 // Nothing here is meant to be fast: kernels decode in their own ways, and are checked against this.
 #pragma once
@@ -65,6 +66,45 @@ Result<Nvfp4Matrix> quantise_nvfp4(std::span<const float> values, int64_t rows, 
 /// is exact in f32 and bf16.
 void dequantise_nvfp4_row(const uint8_t* codes, const uint8_t* scales, std::span<float> out);
 
+// ---- MXFP4 ----
+
+inline constexpr int64_t kMxfp4Block = 32;
+
+/// A matrix [rows, k]: value(r, c) = e2m1(code) · ue8m0(scale of block c / 32).
+struct Mxfp4Matrix {
+  int64_t rows = 0;
+  int64_t k = 0;                ///< Even.
+  std::vector<uint8_t> codes;   ///< [rows, k / 2] bytes, two codes each.
+  std::vector<uint8_t> scales;  ///< [rows, ceil(k / 32)], linear.
+};
+
+/// Quantises values [rows, k] by the OCP rule: scale = 2^(floor(log2(amax)) - 2), 2^-127 where the
+/// block is zero; codes saturate at 6. Errors as quantise_nvfp4().
+Result<Mxfp4Matrix> quantise_mxfp4(std::span<const float> values, int64_t rows, int64_t k);
+
+/// One row [k]: code · scale, exact in f32 for scales from 2^-126 to 2^125.
+void dequantise_mxfp4_row(const uint8_t* codes, const uint8_t* scales, std::span<float> out);
+
+// ---- FP8 ----
+
+inline constexpr int64_t kFp8Block = 128;
+
+/// Quantises values that share a scale: returns amax / 448 (1 where all are zero) and writes the
+/// nearest e4m3 of value / scale. One tensor, one block of a matrix, or 128 values of an
+/// activation. A value that is not finite makes a NaN of the scale.
+float quantise_fp8(std::span<const float> values, uint8_t* codes);
+
+/// A matrix [rows, k] in blocks of 128 x 128: value(r, c) = e4m3(code) · scale[r / 128, c / 128].
+struct Fp8BlockMatrix {
+  int64_t rows = 0;
+  int64_t k = 0;
+  std::vector<uint8_t> codes;  ///< [rows, k]
+  std::vector<float> scales;   ///< [ceil(rows / 128), ceil(k / 128)]: `weight_scale_inv`.
+};
+
+/// kInvalidArgument for a size that does not fit, or a value that is not finite.
+Result<Fp8BlockMatrix> quantise_fp8_block(std::span<const float> values, int64_t rows, int64_t k);
+
 // ---- Where the scale of (row m, block k) lies, in bytes, for a matrix with `blocks` scales in a
 // row ----
 
@@ -93,5 +133,16 @@ constexpr int64_t scale_bytes_128x4(int64_t rows, int64_t blocks) {
 constexpr int64_t scale_bytes_8x4(int64_t rows, int64_t blocks) {
   return (rows + 7) / 8 * 8 * ((blocks + 3) / 4 * 4);
 }
+
+/// How a matrix's block scales lie in memory.
+enum class ScaleOrder : uint8_t { kLinear, k128x4, k8x4 };
+
+/// Bytes of the scales [rows, blocks] in an order, padding included.
+int64_t scale_bytes(ScaleOrder order, int64_t rows, int64_t blocks);
+
+/// Brings one-byte scales [rows, blocks] from one order into another. `to` has scale_bytes() bytes;
+/// its padding becomes zero. Padding of `from` is not read.
+void reorder_scales(ScaleOrder from_order, std::span<const uint8_t> from, ScaleOrder to_order,
+                    std::span<uint8_t> to, int64_t rows, int64_t blocks);
 
 }  // namespace moetune

@@ -9,9 +9,12 @@
 #include <map>
 
 #include "base/bf16.h"
+#include "base/f16.h"
+#include "base/integers.h"
 #include "base/parallel.h"
 #include "base/status_macros.h"
 #include "ops/moe/arguments.h"
+#include "ops/moe/format.h"
 #include "ops/moe/number_formats.h"
 #include "ops/moe/weights.h"
 
@@ -48,30 +51,64 @@ const std::array<std::array<float, 2>, 256>& e2m1_pairs() {
   return table;
 }
 
-// One matrix of one expert [rows, k]; gives its rows as f64, global scale left out.
+// One matrix of one expert [rows, k], global scale left out. Gate's and up's block scales: where
+// they are by rows, up's first row begins a block.
 struct Matrix {
+  WeightFormat format;
   int64_t rows = 0;
   int64_t k = 0;
+  int64_t rows_per_part = 0;  // Of gate, or of up; otherwise `rows`.
   const void* values = nullptr;
-  const uint8_t* scales = nullptr;  // nvfp4, else null
+  const void* scales = nullptr;
 
+  // Row `row` as f64.
   void decode(int64_t row, std::span<double> out) const {
-    if (scales == nullptr) {
-      const uint16_t* from = static_cast<const uint16_t*>(values) + row * k;
-      for (size_t i = 0; i < out.size(); ++i) out[i] = bf16_to_float(from[i]);
-      return;
+    decode_values(row, out);
+    const FormatParts parts = format_parts(format);
+    if (!parts.scales) return;
+    const int64_t part = row / rows_per_part;
+    const int64_t scale_row =
+        part * ceil_div(rows_per_part, parts.block_rows) + row % rows_per_part / parts.block_rows;
+    const int64_t blocks = ceil_div(k, parts.block_k);
+    for (int64_t block = 0; block < blocks; ++block) {
+      const double scale = decode_scale(*parts.scales, scale_row * blocks + block);
+      const int64_t last = std::min((block + 1) * parts.block_k, k);
+      for (int64_t i = block * parts.block_k; i < last; ++i) out[static_cast<size_t>(i)] *= scale;
     }
-    const uint8_t* codes = static_cast<const uint8_t*>(values) + row * (k / 2);
-    const uint8_t* row_scales = scales + row * nvfp4_blocks(k);
-    const auto& pairs = e2m1_pairs();
-    for (int64_t first = 0; first < k; first += kNvfp4Block) {
-      const double scale = e4m3_to_float(row_scales[first / kNvfp4Block]);
-      for (int64_t i = first; i < std::min(first + kNvfp4Block, k); i += 2) {
-        const auto& pair = pairs[codes[i / 2]];
-        out[static_cast<size_t>(i)] = pair[0] * scale;
-        out[static_cast<size_t>(i) + 1] = pair[1] * scale;
-      }
+  }
+
+ private:
+  void decode_values(int64_t row, std::span<double> out) const {
+    const auto* bytes = static_cast<const uint8_t*>(values) + row * row_bytes(format, k);
+    const auto half = [bytes](size_t i) {
+      uint16_t bits;
+      std::memcpy(&bits, bytes + 2 * i, sizeof bits);
+      return bits;
+    };
+    switch (format_parts(format).values) {
+      case DataType::kBf16:
+        for (size_t i = 0; i < out.size(); ++i) out[i] = bf16_to_float(half(i));
+        break;
+      case DataType::kF16:
+        for (size_t i = 0; i < out.size(); ++i) out[i] = f16_to_float(half(i));
+        break;
+      case DataType::kF8E4M3:
+        for (size_t i = 0; i < out.size(); ++i) out[i] = e4m3_to_float(bytes[i]);
+        break;
+      default:
+        for (size_t i = 0; i < out.size(); i += 2) {
+          const auto& pair = e2m1_pairs()[bytes[i / 2]];
+          out[i] = pair[0];
+          out[i + 1] = pair[1];
+        }
     }
+  }
+
+  double decode_scale(DataType type, int64_t index) const {
+    const auto* bytes = static_cast<const uint8_t*>(scales);
+    if (type == DataType::kF8E4M3) return e4m3_to_float(bytes[index]);
+    if (type == DataType::kUe8m0) return ue8m0_to_float(bytes[index]);
+    return static_cast<const float*>(scales)[index];
   }
 };
 
@@ -121,8 +158,9 @@ std::vector<std::vector<double>> expert_outputs(const FusedMoeSpec& spec,
     return values == nullptr ? 0.0 : values[row];
   };
 
-  std::vector<std::vector<double>> hs =
-      multiply({spec.w13_rows(), spec.hidden, expert.w13, expert.w13_scales}, xs, threads);
+  std::vector<std::vector<double>> hs = multiply({spec.weights, spec.w13_rows(), spec.hidden,
+                                                  spec.intermediate, expert.w13, expert.w13_scales},
+                                                 xs, threads);
   for (std::vector<double>& h : hs) {
     for (size_t i = 0; i < intermediate; ++i) {
       const double gate = spec.gated() ? h[i] * expert.gate_global + bias(expert.w13_bias, i) : 0;
@@ -131,8 +169,9 @@ std::vector<std::vector<double>> expert_outputs(const FusedMoeSpec& spec,
     }
     h.resize(intermediate);
   }
-  std::vector<std::vector<double>> ys =
-      multiply({spec.hidden, spec.intermediate, expert.w2, expert.w2_scales}, hs, threads);
+  std::vector<std::vector<double>> ys = multiply(
+      {spec.weights, spec.hidden, spec.intermediate, spec.hidden, expert.w2, expert.w2_scales}, hs,
+      threads);
   for (std::vector<double>& y : ys) {
     for (size_t i = 0; i < y.size(); ++i)
       y[i] = y[i] * expert.down_global + bias(expert.w2_bias, i);

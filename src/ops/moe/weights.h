@@ -13,13 +13,13 @@
 
 namespace moetune {
 
-/// One expert's weights as moe_spec.h lays them out. Pointers are into the chunk it was made from.
+/// One expert's weights as moe_spec.h lays them out. Pointers are into the chunk it was made from;
+/// what the format does not have is null, or 1.
 struct ExpertWeights {
-  const void* w13 =
-      nullptr;  ///< [w13_rows, hidden] bf16 (uint16_t) or packed nvfp4 codes (uint8_t).
-  const void* w2 = nullptr;             ///< [hidden, intermediate], the same.
-  const uint8_t* w13_scales = nullptr;  ///< nvfp4 only, as are the next four.
-  const uint8_t* w2_scales = nullptr;
+  const void* w13 = nullptr;         ///< [w13_rows, hidden]
+  const void* w2 = nullptr;          ///< [hidden, intermediate]
+  const void* w13_scales = nullptr;  ///< Types and shapes: format.h.
+  const void* w2_scales = nullptr;
   float gate_global = 1;
   float up_global = 1;  ///< Of all rows where w13 has no gate.
   float down_global = 1;
@@ -28,20 +28,20 @@ struct ExpertWeights {
 };
 
 /// kInvalidArgument, naming the tensor, where one is missing or has another type or shape than the
-/// specification says; kUnsupported for weight formats other than bf16 and nvfp4.
+/// specification says.
 Result<ExpertWeights> view_expert(const FusedMoeSpec& spec, const Tensors& chunk);
 
 /// What random weights and inputs are for.
 enum class DataKind : uint8_t {
-  /// Normal values (nvfp4: uniform codes under scales like those of quantised normal weights, now
-  /// and then a tiny or zero one), sized
-  /// so that activations and outputs are of the order of 1.
+  /// Normal values (quantised formats: codes and scales like those of quantised normal weights, now
+  /// and then a tiny or zero scale), sized so that activations and outputs are of the order of 1.
   kRealistic,
   /// Small integers, sparse, under power-of-two scales: with an exact_variant() of the
   /// specification, every product and partial sum of both
   /// GEMMs and of the combination is exact in f32, in any order, so that all right kernels give the
-  /// same bits. The block scales
-  /// of nvfp4 reach from the smallest subnormal to 384, undone by the global scale.
+  /// same bits. The e4m3 numbers, block scales of nvfp4 or weights of fp8, reach from the smallest
+  /// subnormal to 384, undone by the global scale or that of their block; the scales of mxfp4 from
+  /// 2^-21 to 2^21, undone by those of w2.
   kExact,
 };
 
@@ -51,8 +51,8 @@ FusedMoeSpec exact_variant(FusedMoeSpec spec);
 
 /// Random weights that follow from the arguments alone, on every machine; an expert's do not depend
 /// on which others were made. Made when asked for, so that memory holds one expert. For more
-/// threads make more sources: equal arguments give equal weights. kUnsupported for formats other
-/// than bf16 and nvfp4; kInvalidArgument for a specification that is not valid.
+/// threads make more sources: equal arguments give equal weights. kInvalidArgument for a
+/// specification that is not valid.
 Result<std::unique_ptr<WeightSource>> make_random_weights(const FusedMoeSpec& spec, DataKind kind,
                                                           uint64_t seed);
 

@@ -1,0 +1,30 @@
+// What the weight formats are made of: the one table that says which tensors an expert's weights
+// have, of which types, and how many values share a scale.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "moetune/moe_spec.h"
+#include "moetune/tensor.h"
+
+namespace moetune {
+
+/// A weight is code · scale · global, of those that the format has.
+struct FormatParts {
+  DataType values = DataType::kBf16;
+  std::optional<DataType> scales;  ///< One for block_rows x block_k values, linear.
+  int64_t block_rows = 1;
+  int64_t block_k = 1;      ///< The last block of a row, or of a column, may be short.
+  bool has_global = false;  ///< An f32 each for gate, up and down.
+};
+FormatParts format_parts(WeightFormat format);
+
+/// Bytes of one row of `k` values, without scales.
+int64_t row_bytes(WeightFormat format, int64_t k);
+
+/// The tensors of one expert's chunk, in the order of moe_spec.h: names, types and shapes; data is
+/// null. The specification must be valid.
+Tensors expert_tensors(const FusedMoeSpec& spec);
+
+}  // namespace moetune
