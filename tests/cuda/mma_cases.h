@@ -10,6 +10,10 @@
 
 namespace moetune::cuda {
 
+inline constexpr WeightFormat kAllFormats[] = {WeightFormat::kBf16,  WeightFormat::kFp16,
+                                               WeightFormat::kFp8,   WeightFormat::kFp8Block,
+                                               WeightFormat::kNvfp4, WeightFormat::kMxfp4};
+
 struct MmaCase {
   std::string name;
   FusedMoeSpec spec;

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstdlib>
 
 #include "cuda/mma/programs.h"
 #include "cuda/nvrtc.h"
@@ -18,10 +19,16 @@ struct Sample {
   CompileRequest request;
 };
 
-/// One point of each stage of each scheme, another for each architecture and format.
+/// MOETUNE_MMA_POINTS: how many points of each stage are compiled.
+int points_per_stage() {
+  const char* text = std::getenv("MOETUNE_MMA_POINTS");
+  return text == nullptr ? 1 : std::max(1, std::atoi(text));
+}
+
+/// A point of each stage of each scheme, another for each architecture and format.
 std::vector<Sample> samples(const Architecture& arch) {
   std::vector<Sample> list;
-  for (WeightFormat format : {WeightFormat::kBf16, WeightFormat::kNvfp4}) {
+  for (WeightFormat format : kAllFormats) {
     const FusedMoeSpec spec = mma_spec(2048, 192, 64, 8, format);
     const WeightLayout layout = weight_layout(spec);
     const ArchitectureLimits& limits = *find_limits(arch.sm());
@@ -32,7 +39,8 @@ std::vector<Sample> samples(const Architecture& arch) {
         if (scheme.name == "stream-tile") continue;  // Its stages are those of the others.
         const int64_t tokens = path == GemmPath::kTile ? 512 : path == GemmPath::kStream ? 40 : 2;
         const uint64_t seed = static_cast<uint64_t>(arch.sm()) * 10 + static_cast<uint64_t>(format);
-        for (const Tactic& point : sample_points(scheme.stages[stage].space, tokens, 1, seed)) {
+        for (const Tactic& point :
+             sample_points(scheme.stages[stage].space, tokens, points_per_stage(), seed)) {
           const GemmTactic tactic = read_gemm_tactic(path, point);
           const GemmRole role = role_of(spec, layout, stage);
           const std::string text = arch.text() + " " + kernel_expression(tactic, layout, role);
@@ -93,7 +101,10 @@ TEST_P(MmaCompileSlow, RoutingCombiningAndPackingCompile) {
           {"combine", "cuda/kernels/combine.cuh", {ns + "combine<false>", ns + "align_rows<0>"}},
           arch),
       compile_request(
-          {"pack", "cuda/kernels/pack.cuh", {ns + "pack_bf16<false>", ns + "pack_nvfp4<true>"}},
+          {"pack",
+           "cuda/kernels/pack.cuh",
+           {ns + "pack_halves<false>", ns + "pack_fp4<true, 1>", ns + "pack_fp4<false, 5>",
+            ns + "pack_fp8<false, 4>", ns + "pack_fp8<true, 3>"}},
           arch),
   };
   for (const auto& program : default_jit().compile_all(requests)) {

@@ -27,10 +27,11 @@ template <int kFormat>
 struct OutputScale {
   float low = 1.0f, high = 1.0f;
   __device__ OutputScale(const float* scales, int expert) {
-    if constexpr (kFormat == kNvfp4) {
+    if constexpr (kFormat == kNvfp4 || kFormat == kFp8) {
       low = scales[2 * expert];
       high = scales[2 * expert + 1];
     }
+    if constexpr (kFormat == kMxfp4) low = high = kMxfp4Epilogue;
   }
 };
 

@@ -46,15 +46,28 @@ class SlotDot {
     for (int h = 0; h < 2; ++h)
       load_activations(b[h], row + k + 8 * h, lane_ < 4 && k + 8 * h < p_.k);
 #pragma unroll
-    for (int half = 0; half < 2; ++half)
-#pragma unroll
-      for (int m = 0; m < kMt; ++m) {
-        u32 a[2][4];
-        weights[m].fragments(half, a);
-#pragma unroll
-        for (int s = 0; s < 2; ++s)
-          mma(acc[m], a[s][0], a[s][1], a[s][2], a[s][3], b[half][2 * s], b[half][2 * s + 1]);
+    for (int m = 0; m < kMt; ++m) {
+      if constexpr (kFormat == kFp8Block) {
+        float part[4] = {};
+        multiply_group<0>(part, weights[m], b);
+        add_scaled(acc[m], part, weights[m]);
+      } else {
+        multiply_group<0>(acc[m], weights[m], b);
+        if constexpr (WeightUnit<kFormat>::kTerms == 2) multiply_group<1>(acc[m], weights[m], b);
       }
+    }
+  }
+  template <int kTerm>
+  __device__ static void multiply_group(float (&acc)[4], const WeightUnit<kFormat>& weights,
+                                        const u32 (&b)[2][4]) {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      u32 a[2][4];
+      weights.template fragments<kTerm>(half, a);
+#pragma unroll
+      for (int s = 0; s < 2; ++s)
+        mma(acc, a[s][0], a[s][1], a[s][2], a[s][3], b[half][2 * s], b[half][2 * s + 1]);
+    }
   }
 
   const GemmParams& p_;

@@ -71,22 +71,42 @@ class TokenStream {
   int k_, units_, unit_ = 0;
 };
 
+// One group's half a unit, for all of the tokens.
+template <int kTerm, int kFormat, int kNb>
+__device__ inline void multiply_half(float (&acc)[kNb][4], const WeightUnit<kFormat>& weights,
+                                     const TokenUnit<kNb>& tokens, int half) {
+  u32 a[2][4];
+  weights.template fragments<kTerm>(half, a);
+#pragma unroll
+  for (int n = 0; n < kNb; ++n)
+#pragma unroll
+    for (int s = 0; s < 2; ++s)
+      mma(acc[n], a[s][0], a[s][1], a[s][2], a[s][3], tokens[n][half][2 * s],
+          tokens[n][half][2 * s + 1]);
+}
+
 template <int kFormat, int kMt, int kNb>
 __device__ inline void multiply_unit(Sums<kMt, kNb>& acc, const WeightUnit<kFormat> (&weights)[kMt],
                                      const TokenUnit<kNb>& tokens) {
-#pragma unroll
-  for (int half = 0; half < 2; ++half)
+  if constexpr (kFormat == kFp8Block) {
 #pragma unroll
     for (int m = 0; m < kMt; ++m) {
-      u32 a[2][4];
-      weights[m].fragments(half, a);
+      float part[kNb][4] = {};
 #pragma unroll
-      for (int n = 0; n < kNb; ++n)
+      for (int half = 0; half < 2; ++half) multiply_half<0>(part, weights[m], tokens, half);
 #pragma unroll
-        for (int s = 0; s < 2; ++s)
-          mma(acc[m][n], a[s][0], a[s][1], a[s][2], a[s][3], tokens[n][half][2 * s],
-              tokens[n][half][2 * s + 1]);
+      for (int n = 0; n < kNb; ++n) add_scaled(acc[m][n], part[n], weights[m]);
     }
+  } else {
+#pragma unroll
+    for (int half = 0; half < 2; ++half)
+#pragma unroll
+      for (int m = 0; m < kMt; ++m) {
+        multiply_half<0>(acc[m], weights[m], tokens, half);
+        if constexpr (WeightUnit<kFormat>::kTerms == 2)
+          multiply_half<1>(acc[m], weights[m], tokens, half);
+      }
+  }
 }
 
 // Adds up the sums of the kWk warps that share row groups, for the first of them. The whole block

@@ -61,32 +61,71 @@ class TileLoader {
   int vector_, k_;
 };
 
+// 16 tokens, columns n and n + 1 of the sums, times half a chunk of kMt row groups.
+template <int kMt, int kNb>
+__device__ inline void multiply_columns(Sums<kMt, kNb>& acc, int n, const u32 (&a)[kMt][2][4],
+                                        u32 tokens_at) {
+  u32 b[2][4];
+#pragma unroll
+  for (int i = 0; i < 2; ++i) load_shared(b[i], tokens_at + i * 8 * kChunkRowBytes);
+#pragma unroll
+  for (int s = 0; s < 2; ++s)
+#pragma unroll
+    for (int i = 0; i < 2; ++i)
+#pragma unroll
+      for (int m = 0; m < kMt; ++m)
+        mma(acc[m][n + i], a[m][s][0], a[m][s][1], a[m][s][2], a[m][s][3], b[i][2 * s],
+            b[i][2 * s + 1]);
+}
+
+template <int kTerm, int kFormat, bool kShared, int kMt>
+__device__ inline void all_fragments(u32 (&a)[kMt][2][4],
+                                     const WeightUnit<kFormat, kShared> (&weights)[kMt], int half) {
+#pragma unroll
+  for (int m = 0; m < kMt; ++m) weights[m].template fragments<kTerm>(half, a[m]);
+}
+
 // One chunk of 64 k for one warp. Tokens past the tile's end are left out, 16 at a time.
 template <int kFormat, int kMt, int kNb, bool kShared>
 __device__ inline void multiply_chunk(Sums<kMt, kNb>& acc,
                                       const WeightUnit<kFormat, kShared> (&weights)[kMt], u32 stage,
                                       int tokens, int lane) {
   const int g = lane >> 2, j = lane & 3;
+  auto tokens_at = [&](int half, int n) {
+    return stage + g * kChunkRowBytes + (((2 * j + half) ^ g) << 4) + n * 8 * kChunkRowBytes;
+  };
+  if constexpr (kFormat == kFp8Block) {
+    u32 a[2][kMt][2][4];
 #pragma unroll
-  for (int half = 0; half < 2; ++half) {
-    u32 a[kMt][2][4];
-#pragma unroll
-    for (int m = 0; m < kMt; ++m) weights[m].fragments(half, a[m]);
-    const u32 at = stage + g * kChunkRowBytes + (((2 * j + half) ^ g) << 4);
+    for (int half = 0; half < 2; ++half) all_fragments<0>(a[half], weights, half);
 #pragma unroll
     for (int n = 0; n < kNb; n += 2) {
       if (n * 8 >= tokens) break;
-      u32 b[2][4];
+      Sums<kMt, 2> part = {};
 #pragma unroll
-      for (int i = 0; i < 2; ++i) load_shared(b[i], at + (n + i) * 8 * kChunkRowBytes);
+      for (int half = 0; half < 2; ++half) multiply_columns(part, 0, a[half], tokens_at(half, n));
 #pragma unroll
-      for (int s = 0; s < 2; ++s)
+      for (int m = 0; m < kMt; ++m)
 #pragma unroll
-        for (int i = 0; i < 2; ++i)
+        for (int i = 0; i < 2; ++i) add_scaled(acc[m][n + i], part[m][i], weights[m]);
+    }
+  } else {
 #pragma unroll
-          for (int m = 0; m < kMt; ++m)
-            mma(acc[m][n + i], a[m][s][0], a[m][s][1], a[m][s][2], a[m][s][3], b[i][2 * s],
-                b[i][2 * s + 1]);
+    for (int half = 0; half < 2; ++half) {
+      u32 a[kMt][2][4];
+      auto multiply = [&] {
+#pragma unroll
+        for (int n = 0; n < kNb; n += 2) {
+          if (n * 8 >= tokens) break;
+          multiply_columns(acc, n, a, tokens_at(half, n));
+        }
+      };
+      all_fragments<0>(a, weights, half);
+      multiply();
+      if constexpr (WeightUnit<kFormat>::kTerms == 2) {
+        all_fragments<1>(a, weights, half);
+        multiply();
+      }
     }
   }
 }

@@ -25,9 +25,13 @@ using i64 = long long;
 //
 // In step s (0..3) of a unit, lane 4g + j holds the values k = 16j + 4s + {0, 1 | 2, 3} of the
 // group's rows g and g + 8.
-//   bf16   [step][lane][row g: k0 k1 | row g+8: k0 k1 | row g: k2 k3 | row g+8: k2 k3]
-//   nvfp4  [lane][row g: 2 words | row g+8: 2 words] of 8 codes each,
-//          then [lane][row g | row g+8] scales
+//   bf16, fp16  [step][lane][row g: k0 k1 | row g+8: k0 k1 | row g: k2 k3 | row g+8: k2 k3]
+//   fp8         [half][lane][row g: 2 words | row g+8: 2 words] of 4 codes each, a word a step
+//   fp8-block   the same, then the scales (f32) of rows 0..7 and of rows 8..15, and 8 bytes unused
+//   nvfp4       [lane][row g: 2 words | row g+8: 2 words] of 8 codes each,
+//               then [lane][row g | row g+8] scales
+//   mxfp4       codes as nvfp4, then [g][j / 2][row g | row g+8] scales: a block of 32 is two
+//   lanes'
 // A group's rows g (0..7) and g + 8 are, for a gated w13, row g of 8 of gate and of the 8 of up
 // that go with them: one lane has what an activation needs. For other matrices they are rows 2g and
 // 2g + 1 of 16 consecutive ones: one lane stores neighbours.
@@ -35,9 +39,18 @@ using i64 = long long;
 constexpr int kGroupRows = 16;
 constexpr int kUnitK = 64;
 
-enum Format : int { kBf16 = 0, kNvfp4 = 1 };
+enum Format : int { kBf16 = 0, kNvfp4 = 1, kFp16 = 2, kFp8 = 3, kFp8Block = 4, kMxfp4 = 5 };
 
-MOETUNE_BOTH constexpr int unit_bytes(int format) { return format == kBf16 ? 2048 : 576; }
+MOETUNE_BOTH constexpr int unit_bytes(int format) {
+  return format == kNvfp4      ? 576
+         : format == kMxfp4    ? 544
+         : format == kFp8      ? 1024
+         : format == kFp8Block ? 1040
+                               : 2048;
+}
+constexpr int kFp4CodeBytes = 512;
+constexpr int kFp8CodeBytes = 1024;
+constexpr int kFp8BlockSize = 128;  // rows and values of k that share a scale
 
 // Epilogue of GEMM 1; kIdentity is GEMM 2.
 enum Epilogue : int { kIdentity = 0, kSwiGlu = 1, kSwiGluClamped = 2, kRelu2 = 3, kGatePlusUp = 4 };
@@ -46,8 +59,22 @@ MOETUNE_BOTH constexpr bool is_gated(int epilogue) {
   return epilogue != kIdentity && epilogue != kRelu2;
 }
 
-// An nvfp4 word holds 8 codes so that a rotation and a mask bring two of them into bf16's bits:
-// sign to 15, exponent to 8..7, mantissa to 6 of each half. Pair r (values 2r and 2r + 1) is
+// A word of 4 fp8 codes holds the bits of values 0 and 1 where bf16 has them: sign at 15, exponent
+// and mantissa at 10..4 of each half. Values 2 and 3 have what is left over: rotated by 4 their
+// exponents and (swapped) signs are in place, rotated by 4 the other way their mantissas. Read as
+// bf16, subnormals included, a code is its value * 2^-120; kernels multiply it by 2^120.
+// 7 instructions for 4 values.
+MOETUNE_BOTH constexpr int fp8_code_bit(int value, int bit) {
+  const int half = (value & 1) * 16;
+  return value < 2  ? half + (bit == 7 ? 15 : 4 + bit)
+         : bit == 7 ? 19 - half
+         : bit < 3  ? half + bit
+                    : half + 8 + bit;
+}
+constexpr u32 kFp8Factor = 0x7B807B80u;  // 2^120 in both halves
+
+// An nvfp4 or mxfp4 word holds 8 codes so that a rotation and a mask bring two of them into bf16's
+// bits: sign to 15, exponent to 8..7, mantissa to 6 of each half. Pair r (values 2r and 2r + 1) is
 // rotated right by kRotation[r]; no four rotations of that pattern cover a word without overlap, so
 // the mantissas of pair 3 come by a rotation of their own. 9 instructions for 8 values.
 constexpr int kRotation0 = 0, kRotation1 = 4, kRotation2 = 10, kRotation3 = 6,
@@ -72,6 +99,12 @@ MOETUNE_BOTH constexpr int code_bit(int value, int bit) {
 // 2^-104, is a normal number and exact; what is left goes with the global scale.
 constexpr u32 kNvfp4ScaleFactor = 0x7F007F00u;                         // 2^127 in both halves
 constexpr float kNvfp4Epilogue = 20282409603651670423947251286016.0f;  // 2^104
+
+// A ue8m0 scale is kept as its exponent plus 100, which is the bf16 of scale * 2^100. Times a
+// code's bits that is value * scale * 2^-26, exact for scales from 2^-99 on. Larger ones than 2^27
+// do not fit, and are refused.
+constexpr int kMxfp4Bias = 100, kMxfp4LargestScale = 254 - kMxfp4Bias;
+constexpr float kMxfp4Epilogue = 67108864.0f;  // 2^26
 
 // ---- Parameters ----
 
@@ -110,7 +143,7 @@ constexpr int kPairsPerGroupBlock = 4096;  // where several do
 
 struct GemmParams {
   const u8* weights;    // packed, [experts][groups][units][unit bytes]
-  const float* scales;  // nvfp4: [experts][2], factors of a group's rows 0..7 and 8..15
+  const float* scales;  // nvfp4, fp8: [experts][2], factors of a group's rows 0..7 and 8..15
   const float* bias;  // [experts][groups][16]: rows in order, or 8 of gate and 8 of up; null where
                       // there is none
   const u16* input;   // bf16 [rows, input_stride]
@@ -143,9 +176,10 @@ struct GemmCombineParams {
 };
 
 struct PackParams {
-  const void* source;       // bf16 [rows, k] or nvfp4 codes [rows, k / 2]
-  const u8* source_scales;  // e4m3 [rows, ceil(k / 16)]
+  const void* source;         // [rows, k] values of 16 or 8 bits, or codes [rows, k / 2]
+  const void* source_scales;  // as the format has them
   u8* packed;
+  int* not_a_number;  // set to 1 where an fp8 code is NaN, which a packed code cannot be
   int rows, k, groups, units;
   int gated;  // rows are gate then up, each rows / 2
 };

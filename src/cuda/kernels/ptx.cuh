@@ -44,6 +44,13 @@ __device__ inline void load_weight_scales(u32& r, const u8* p, bool live) {
       : "=r"(r)
       : "l"(p), "r"(int(live)));
 }
+__device__ inline void load_block_scales(float (&r)[2], const u8* p, bool live) {
+  asm volatile(
+      "{ .reg .pred q; setp.ne.b32 q, %3, 0;\n"
+      "@q ld.global.nc.v2.f32 {%0, %1}, [%2]; }"
+      : "+f"(r[0]), "+f"(r[1])
+      : "l"(p), "r"(int(live)));
+}
 __device__ inline void load_activations(u32* r, const u16* p, bool live) {
   asm volatile(
       "{ .reg .pred q; setp.ne.b32 q, %5, 0;\n"
@@ -91,6 +98,16 @@ __device__ inline u32 to_bf16x2(float low, float high) {
   asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(d) : "f"(high), "f"(low));
   return d;
 }
+// The values of two f16.
+__device__ inline float2 from_f16x2(u32 x) {
+  float2 f;
+  asm("{ .reg .f16 l, h; mov.b32 {l, h}, %2; cvt.f32.f16 %0, l; cvt.f32.f16 %1, h; }"
+      : "=f"(f.x), "=f"(f.y)
+      : "r"(x));
+  return f;
+}
+__device__ inline float low_bf16(u32 pair) { return __uint_as_float(pair << 16); }
+__device__ inline float high_bf16(u32 pair) { return __uint_as_float(pair & 0xFFFF0000u); }
 __device__ inline u16 to_bf16(float x) { return u16(to_bf16x2(x, 0.0f)); }
 __device__ inline float from_bf16(u16 x) { return __uint_as_float(u32(x) << 16); }
 

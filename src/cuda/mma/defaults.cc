@@ -19,7 +19,8 @@ struct Choice {
   const ArchitectureLimits& limits;
   double rows;  ///< Per expert that gets its share.
 
-  bool nvfp4() const { return layout.format == kernels::kNvfp4; }
+  /// Whether a unit of weights takes few enough registers to have many in flight.
+  bool fp4() const { return layout.format == kernels::kNvfp4 || layout.format == kernels::kMxfp4; }
 };
 
 // The largest of some values that is not above another, or the smallest.
@@ -71,13 +72,13 @@ GemmTactic stream_gemm1(const Choice& c, int64_t tokens) {
   const MatrixLayout& matrix = c.layout.w13;
   const bool wide = c.rows > 4;
   t.token_tile = wide ? 16 : 8;
-  if (!wide && (!c.nvfp4() || tokens <= 4)) {  // many small blocks, all warps of one along k
+  if (!wide && (!c.fp4() || tokens <= 4)) {  // many small blocks, all warps of one along k
     t.warps_m = 1;
     t.warps_k = 8;
-    t.depth = c.nvfp4() ? 3 : 4;
-    t.blocks = c.nvfp4() ? 3 : 2;
+    t.depth = c.fp4() ? 3 : 4;
+    t.blocks = c.fp4() ? 3 : 2;
   } else {
-    t.groups = c.nvfp4() ? 2 : 1;
+    t.groups = c.fp4() ? 2 : 1;
     t.warps_m = 2;
     t.warps_k = 2;
     t.depth = wide ? 3 : 4;
@@ -93,8 +94,8 @@ GemmTactic stream_gemm2(const Choice& c) {
   t.path = GemmPath::kStream;
   const MatrixLayout& matrix = c.layout.w2;
   t.token_tile = c.rows > 4 ? 16 : 8;
-  t.groups = c.nvfp4() && t.token_tile == 8 ? 2 : 1;
-  t.sets = sets_for(t, matrix, c.nvfp4() ? 6 : 2);
+  t.groups = c.fp4() && t.token_tile == 8 ? 2 : 1;
+  t.sets = sets_for(t, matrix, c.fp4() ? 6 : 2);
   t.sets = at_most({1, 2, 4, 6, 12}, t.sets);
   t.hold = matrix.units <= 4;
   t.depth = t.hold ? matrix.units : 4;
@@ -107,7 +108,10 @@ GemmTactic tile_gemm(const Choice& c, const MatrixLayout& matrix, bool second) {
   t.path = GemmPath::kTile;
   t.token_tile = c.rows <= 32 ? 32 : c.rows <= 96 ? 64 : 128;
   const bool widest = t.token_tile == 128, short_k = second && matrix.units <= 4;
-  t.groups = t.token_tile == 32 || (widest && !second) ? 2 : 4;
+  // Two terms of each weight, or sums of a unit beside those of all, take registers.
+  const bool heavy =
+      c.layout.format == kernels::kFp16 || (widest && c.layout.format == kernels::kFp8Block);
+  t.groups = t.token_tile == 32 || (widest && !second) || heavy ? 2 : 4;
   t.warps_m = widest && short_k ? 2 : 4;
   t.warps_t = widest ? 2 : 1;
   t.depth = std::min(t.token_tile == 32 ? 2 : 1, matrix.units);
@@ -121,7 +125,7 @@ GemmTactic combine_gemm2(const Choice& c) {
   GemmTactic t;
   t.path = GemmPath::kCombine;
   t.warps_m = c.spec.top_k > 4 ? 8 : 4;
-  t.depth = at_most({1, 2, 3, 4}, std::min(c.nvfp4() ? 4 : 2, c.layout.w2.units));
+  t.depth = at_most({1, 2, 3, 4}, std::min(c.fp4() ? 4 : 2, c.layout.w2.units));
   t.blocks = 3;
   return fit(c, t, c.layout.w2);
 }

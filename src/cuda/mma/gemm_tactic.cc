@@ -6,9 +6,30 @@ namespace moetune::cuda {
 namespace {
 
 // 32-bit registers of one lane for a unit of weights, and for its fragments while they are decoded.
-int unit_registers(const WeightLayout& layout) { return layout.format == kernels::kNvfp4 ? 5 : 16; }
+int unit_registers(const WeightLayout& layout) {
+  switch (layout.format) {
+    case kernels::kBf16:
+    case kernels::kFp16: return 16;
+    case kernels::kFp8: return 8;
+    case kernels::kFp8Block: return 10;
+    case kernels::kNvfp4:
+    case kernels::kMxfp4: return 5;
+  }
+  return 16;
+}
 int fragment_registers(const WeightLayout& layout) {
-  return layout.format == kernels::kNvfp4 ? 8 : 0;
+  switch (layout.format) {
+    case kernels::kBf16: return 0;
+    case kernels::kFp16: return 28;  // Two terms, and the f32 that they are made from.
+    case kernels::kMxfp4: return 12;
+    default: return 8;
+  }
+}
+// Sums of one unit, apart from those that its scales bring them into: of so many row groups at a
+// time, for so many times 8 tokens; and fragments of the unit's other half.
+int unit_sum_registers(const WeightLayout& layout, int groups, int tokens8, int other_halves) {
+  if (layout.format != kernels::kFp8Block) return 0;
+  return groups * tokens8 * 4 + other_halves * 6;
 }
 
 // Addresses, counters and what else every kernel has; from the compiler's reports.
@@ -17,19 +38,20 @@ constexpr int kStreamBase = 28, kSetsBase = 8, kTileBase = 20, kCombineBase = 32
 int stream_registers(const GemmTactic& t, const WeightLayout& layout, const MatrixLayout& matrix) {
   const int tokens8 = t.token_tile / 8, token_slots = t.hold ? matrix.units : t.depth;
   return t.groups * t.depth * unit_registers(layout) + token_slots * tokens8 * 8 +
-         t.groups * tokens8 * 4 + fragment_registers(layout) + kStreamBase +
-         (t.sets > 1 ? kSetsBase : 0);
+         t.groups * tokens8 * 4 + fragment_registers(layout) +
+         unit_sum_registers(layout, 1, tokens8, 0) + kStreamBase + (t.sets > 1 ? kSetsBase : 0);
 }
 
 int tile_registers(const GemmTactic& t, const WeightLayout& layout) {
   const int tokens8 = t.token_tile / t.warps_t / 8, rows_to_load = t.token_tile * 8 / t.threads();
   return t.groups * t.depth * unit_registers(layout) + t.groups * tokens8 * 4 +
-         t.groups * fragment_registers(layout) + 8 + rows_to_load + kTileBase;
+         t.groups * fragment_registers(layout) + unit_sum_registers(layout, t.groups, 2, t.groups) +
+         8 + rows_to_load + kTileBase;
 }
 
 int combine_registers(const GemmTactic& t, const WeightLayout& layout) {
   return t.groups * t.depth * unit_registers(layout) + t.groups * 4 + 8 +
-         fragment_registers(layout) + kCombineBase;
+         fragment_registers(layout) + unit_sum_registers(layout, 1, 1, 0) + kCombineBase;
 }
 
 int static_shared_bytes(const GemmTactic& t) {

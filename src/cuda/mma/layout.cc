@@ -25,6 +25,18 @@ MatrixLayout matrix_layout(int64_t rows, int64_t k, bool gated, int format) {
   return m;
 }
 
+kernels::Format format_of(WeightFormat format) {
+  switch (format) {
+    case WeightFormat::kBf16: return kernels::kBf16;
+    case WeightFormat::kFp16: return kernels::kFp16;
+    case WeightFormat::kFp8: return kernels::kFp8;
+    case WeightFormat::kFp8Block: return kernels::kFp8Block;
+    case WeightFormat::kNvfp4: return kernels::kNvfp4;
+    case WeightFormat::kMxfp4: return kernels::kMxfp4;
+  }
+  return kernels::kBf16;
+}
+
 kernels::Epilogue epilogue_of(Activation activation) {
   switch (activation) {
     case Activation::kSwiGlu: return kernels::kSwiGlu;
@@ -39,7 +51,7 @@ kernels::Epilogue epilogue_of(Activation activation) {
 
 WeightLayout weight_layout(const FusedMoeSpec& spec) {
   WeightLayout layout;
-  layout.format = spec.weights == WeightFormat::kNvfp4 ? kernels::kNvfp4 : kernels::kBf16;
+  layout.format = format_of(spec.weights);
   layout.w13 = matrix_layout(spec.w13_rows(), spec.hidden, spec.gated(), layout.format);
   layout.w2 = matrix_layout(spec.hidden, spec.intermediate, false, layout.format);
   layout.activation_columns =
@@ -50,10 +62,6 @@ WeightLayout weight_layout(const FusedMoeSpec& spec) {
 }
 
 std::string why_unsupported(const FusedMoeSpec& spec) {
-  if (spec.weights != WeightFormat::kBf16 && spec.weights != WeightFormat::kNvfp4) {
-    return fmt::format("cuda.mma has no kernels for {} weights, only for bf16 and nvfp4",
-                       to_string(spec.weights));
-  }
   if (spec.global_experts > kMostExperts) {
     return fmt::format("cuda.mma routes among {} experts at the most, not {}", kMostExperts,
                        spec.global_experts);

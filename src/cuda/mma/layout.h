@@ -30,7 +30,6 @@ struct WeightLayout {
   bool bias = false;
 };
 
-/// The specification's formats must be ones that why_unsupported() lets pass.
 WeightLayout weight_layout(const FusedMoeSpec& spec);
 
 /// Why this family cannot run a specification; empty where it can.

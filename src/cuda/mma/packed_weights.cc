@@ -3,24 +3,15 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "base/status_macros.h"
 #include "cuda/mma/programs.h"
-#include "ops/moe/number_formats.h"
+#include "ops/moe/format.h"
 #include "ops/moe/weights.h"
 
 namespace moetune::cuda {
 namespace {
-
-bool is_nvfp4(const WeightLayout& layout) { return layout.format == kernels::kNvfp4; }
-
-size_t value_bytes(const WeightLayout& layout, const MatrixLayout& m) {
-  const size_t values = static_cast<size_t>(m.rows) * m.k;
-  return is_nvfp4(layout) ? values / 2 : values * 2;
-}
-size_t scale_bytes(const WeightLayout& layout, const MatrixLayout& m) {
-  return is_nvfp4(layout) ? static_cast<size_t>(m.rows) * nvfp4_blocks(m.k) : 0;
-}
 
 size_t padded_rows(const MatrixLayout& m) {
   return static_cast<size_t>(m.groups) * kernels::kGroupRows;
@@ -39,14 +30,55 @@ void spread_bias(const MatrixLayout& m, const float* bias, float* out) {
   }
 }
 
-Status check_scales(const void* tensor, size_t count, const char* name, int64_t expert) {
-  const auto* scales = static_cast<const uint8_t*>(tensor);
-  const uint8_t* bad = std::find_if(scales, scales + count, [](uint8_t s) { return s >= 0x7F; });
-  if (bad == scales + count) return {};
-  return Error{ErrorCode::kInvalidArgument,
-               fmt::format("fused_moe: scale {} of '{}' of expert {} is 0x{:02X}: {}", bad - scales,
-                           name, expert, *bad, (*bad & 0x7F) == 0x7F ? "not a number" : "negative"),
-               "block scales of nvfp4 are positive; is the tensor really e4m3?"};
+std::string why_scale_is_bad(DataType type, const void* scales, size_t index) {
+  if (type == DataType::kF32) {
+    const float scale = static_cast<const float*>(scales)[index];
+    return std::isfinite(scale) && scale >= 0 ? "" : fmt::format("{}", scale);
+  }
+  const uint8_t bits = static_cast<const uint8_t*>(scales)[index];
+  if (type == DataType::kUe8m0) {
+    return bits <= kernels::kMxfp4LargestScale ? ""
+           : bits == 0xFF                      ? "not a number"
+                                               : fmt::format("2^{}, above 2^27", bits - 127);
+  }
+  if (bits < 0x7F) return "";
+  return fmt::format("0x{:02X}: {}", bits, (bits & 0x7F) == 0x7F ? "not a number" : "negative");
+}
+
+Status check_scales(const Tensor& scales, int64_t expert) {
+  for (size_t i = 0; i < static_cast<size_t>(scales.values()); ++i) {
+    const std::string reason = why_scale_is_bad(scales.type, scales.data, i);
+    if (reason.empty()) continue;
+    return Error{ErrorCode::kInvalidArgument,
+                 fmt::format("fused_moe: scale {} of '{}' of expert {} is {}", i, scales.name,
+                             expert, reason),
+                 fmt::format("is the tensor really {}, and undamaged?", to_string(scales.type))};
+  }
+  return {};
+}
+
+// How many lanes of a unit the packing kernel gives a thread each.
+int64_t threads_per_unit(kernels::Format format) {
+  return format == kernels::kBf16 || format == kernels::kFp16 ? 128 : 32;
+}
+
+std::string pack_expression(kernels::Format format, bool unpack) {
+  const char* const ns = "moetune::kernels::";
+  switch (format) {
+    case kernels::kBf16:
+    case kernels::kFp16: return fmt::format("{}pack_halves<{}>", ns, unpack);
+    case kernels::kFp8:
+    case kernels::kFp8Block:
+      return fmt::format("{}pack_fp8<{}, {}>", ns, unpack, static_cast<int>(format));
+    case kernels::kNvfp4:
+    case kernels::kMxfp4: break;
+  }
+  return fmt::format("{}pack_fp4<{}, {}>", ns, unpack, static_cast<int>(format));
+}
+
+// What a format's kernels leave to be multiplied into the sums beside its global scale.
+float epilogue_factor(kernels::Format format) {
+  return format == kernels::kNvfp4 ? kernels::kNvfp4Epilogue : 1.0f;
 }
 
 }  // namespace
@@ -54,7 +86,7 @@ Status check_scales(const void* tensor, size_t count, const char* name, int64_t 
 size_t MmaWeights::bytes() const {
   const size_t experts = static_cast<size_t>(spec_.experts);
   size_t total = experts * static_cast<size_t>(layout_.w13.expert_bytes + layout_.w2.expert_bytes);
-  if (is_nvfp4(layout_)) total += experts * 4 * sizeof(float);
+  if (!globals_.empty()) total += experts * 4 * sizeof(float);
   if (layout_.bias)
     total += experts * (padded_rows(layout_.w13) + padded_rows(layout_.w2)) * sizeof(float);
   return total;
@@ -67,22 +99,33 @@ Result<std::unique_ptr<MmaPacker>> MmaPacker::make(const ContextPtr& context,
   return packer;
 }
 
+MmaPacker::Matrix MmaPacker::matrix(int index) const {
+  const Tensors tensors = expert_tensors(spec_);
+  Matrix m;
+  m.layout = index == 0 ? &layout_.w13 : &layout_.w2;
+  m.name = index == 0 ? "w13" : "w2";
+  m.scales_name = std::string(m.name) + "_scales";
+  const Tensor* scales = find(tensors, m.scales_name);
+  m.value_bytes = find(tensors, m.name)->bytes();
+  m.scale_bytes = scales == nullptr ? 0 : scales->bytes();
+  return m;
+}
+
 Status MmaPacker::prepare() {
-  const char* name = is_nvfp4(layout_) ? "pack_nvfp4" : "pack_bf16";
-  MOETUNE_ASSIGN_OR_RETURN(
-      auto kernels, load_program(context_, {"packing weights for cuda.mma",
-                                            "cuda/kernels/pack.cuh",
-                                            {fmt::format("moetune::kernels::{}<false>", name),
-                                             fmt::format("moetune::kernels::{}<true>", name)}}));
+  MOETUNE_ASSIGN_OR_RETURN(auto kernels,
+                           load_program(context_, {"packing weights for cuda.mma",
+                                                   "cuda/kernels/pack.cuh",
+                                                   {pack_expression(layout_.format, false),
+                                                    pack_expression(layout_.format, true)}}));
   pack_ = kernels[0];
   unpack_ = kernels[1];
+  const Matrix w13 = matrix(0), w2 = matrix(1);
   MOETUNE_ASSIGN_OR_RETURN(stream_, make_stream(context_));
   MOETUNE_ASSIGN_OR_RETURN(values_,
-                           allocate_memory(context_, std::max(value_bytes(layout_, layout_.w13),
-                                                              value_bytes(layout_, layout_.w2))));
+                           allocate_memory(context_, std::max(w13.value_bytes, w2.value_bytes)));
   MOETUNE_ASSIGN_OR_RETURN(scales_,
-                           allocate_memory(context_, std::max(scale_bytes(layout_, layout_.w13),
-                                                              scale_bytes(layout_, layout_.w2))));
+                           allocate_memory(context_, std::max(w13.scale_bytes, w2.scale_bytes)));
+  MOETUNE_ASSIGN_OR_RETURN(not_a_number_, allocate_memory(context_, sizeof(int)));
   return {};
 }
 
@@ -105,10 +148,11 @@ Status MmaPacker::download(void* to, CUdeviceptr from, size_t bytes) {
 }
 
 Status MmaPacker::launch(const Kernel& kernel, const MatrixLayout& matrix, CUdeviceptr packed) {
-  const int64_t threads = int64_t{matrix.groups} * matrix.units * (is_nvfp4(layout_) ? 32 : 128);
+  const int64_t threads = int64_t{matrix.groups} * matrix.units * threads_per_unit(layout_.format);
   kernels::PackParams p = {};
   p.source = reinterpret_cast<const void*>(values_.get());
-  p.source_scales = reinterpret_cast<const kernels::u8*>(scales_.get());
+  p.source_scales = reinterpret_cast<const void*>(scales_.get());
+  p.not_a_number = reinterpret_cast<int*>(not_a_number_.get());
   p.packed = reinterpret_cast<kernels::u8*>(packed);
   p.rows = matrix.rows;
   p.k = matrix.k;
@@ -121,27 +165,41 @@ Status MmaPacker::launch(const Kernel& kernel, const MatrixLayout& matrix, CUdev
   return kernel(shape, stream_.get(), p);
 }
 
-Status MmaPacker::pack_matrix(const MatrixLayout& matrix, const void* values, const void* scales,
+Status MmaPacker::pack_matrix(const Matrix& matrix, const Tensors& chunk, int64_t expert,
                               CUdeviceptr packed) {
-  MOETUNE_RETURN_IF_ERROR(upload(values_.get(), values, value_bytes(layout_, matrix)));
-  MOETUNE_RETURN_IF_ERROR(upload(scales_.get(), scales, scale_bytes(layout_, matrix)));
-  return launch(pack_, matrix, packed);
+  if (matrix.scale_bytes > 0) {
+    const Tensor& scales = *find(chunk, matrix.scales_name);
+    MOETUNE_RETURN_IF_ERROR(check_scales(scales, expert));
+    MOETUNE_RETURN_IF_ERROR(upload(scales_.get(), scales.data, matrix.scale_bytes));
+  }
+  MOETUNE_RETURN_IF_ERROR(
+      upload(values_.get(), find(chunk, matrix.name)->data, matrix.value_bytes));
+  return launch(pack_, *matrix.layout, packed);
 }
 
-Status MmaPacker::unpack_matrix(const MatrixLayout& matrix, CUdeviceptr packed,
-                                std::vector<uint8_t>& values, std::vector<uint8_t>& scales) {
-  values.resize(value_bytes(layout_, matrix));
-  scales.resize(scale_bytes(layout_, matrix));
-  MOETUNE_RETURN_IF_ERROR(launch(unpack_, matrix, packed));
-  MOETUNE_RETURN_IF_ERROR(download(values.data(), values_.get(), values.size()));
-  return download(scales.data(), scales_.get(), scales.size());
+Status MmaPacker::unpack_matrix(const Matrix& matrix, CUdeviceptr packed, const Tensors& chunk) {
+  MOETUNE_RETURN_IF_ERROR(launch(unpack_, *matrix.layout, packed));
+  MOETUNE_RETURN_IF_ERROR(
+      download(find(chunk, matrix.name)->data, values_.get(), matrix.value_bytes));
+  if (matrix.scale_bytes == 0) return {};
+  return download(find(chunk, matrix.scales_name)->data, scales_.get(), matrix.scale_bytes);
+}
+
+// After all matrices were packed: waits for them.
+Status MmaPacker::check_values() {
+  int found = 0;
+  MOETUNE_RETURN_IF_ERROR(download(&found, not_a_number_.get(), sizeof(found)));
+  if (found == 0) return {};
+  return Error{ErrorCode::kInvalidArgument,
+               "fused_moe: the weights hold an e4m3 NaN (0x7F or 0xFF)",
+               "are the tensors really e4m3fn, and undamaged?"};
 }
 
 Status MmaPacker::allocate(MmaWeights& w) {
   const size_t experts = static_cast<size_t>(spec_.experts), floats = experts * 2 * sizeof(float);
   MOETUNE_ASSIGN_OR_RETURN(w.w13_, allocate_memory(context_, experts * layout_.w13.expert_bytes));
   MOETUNE_ASSIGN_OR_RETURN(w.w2_, allocate_memory(context_, experts * layout_.w2.expert_bytes));
-  if (is_nvfp4(layout_)) {
+  if (format_parts(spec_.weights).has_global) {
     MOETUNE_ASSIGN_OR_RETURN(w.w13_scales_, allocate_memory(context_, floats));
     MOETUNE_ASSIGN_OR_RETURN(w.w2_scales_, allocate_memory(context_, floats));
   }
@@ -165,21 +223,21 @@ Result<std::shared_ptr<PackedWeights>> MmaPacker::pack(WeightSource& source) {
   weights->spec_ = spec_;
   weights->layout_ = layout_;
   MOETUNE_RETURN_IF_ERROR(allocate(*weights));
+  const Driver& driver = context_->driver();
+  MOETUNE_CUDA_CHECK(driver, cuMemsetD8Async(not_a_number_.get(), 0, sizeof(int), stream_.get()),
+                     "packing weights");
+  const Matrix matrices[2] = {matrix(0), matrix(1)};
+  const float factor = epilogue_factor(layout_.format);
   std::vector<float> factors[2], biases[2];
   for (int64_t e = 0; e < source.chunks(); ++e) {
     MOETUNE_ASSIGN_OR_RETURN(const Tensors chunk, source.chunk(e));
     MOETUNE_ASSIGN_OR_RETURN(const ExpertWeights expert, view_expert(spec_, chunk));
-    if (is_nvfp4(layout_)) {
-      MOETUNE_RETURN_IF_ERROR(
-          check_scales(expert.w13_scales, scale_bytes(layout_, layout_.w13), "w13_scales", e));
-      MOETUNE_RETURN_IF_ERROR(
-          check_scales(expert.w2_scales, scale_bytes(layout_, layout_.w2), "w2_scales", e));
+    if (format_parts(spec_.weights).has_global) {
       const float low = spec_.gated() ? expert.gate_global : expert.up_global;
       weights->globals_.insert(weights->globals_.end(),
                                {expert.gate_global, expert.up_global, expert.down_global});
-      factors[0].insert(factors[0].end(), {low * kernels::kNvfp4Epilogue,
-                                           expert.up_global * kernels::kNvfp4Epilogue});
-      factors[1].insert(factors[1].end(), 2, expert.down_global * kernels::kNvfp4Epilogue);
+      factors[0].insert(factors[0].end(), {low * factor, expert.up_global * factor});
+      factors[1].insert(factors[1].end(), 2, expert.down_global * factor);
     }
     if (layout_.bias) {
       const float* bias[2] = {expert.w13_bias, expert.w2_bias};
@@ -190,12 +248,12 @@ Result<std::shared_ptr<PackedWeights>> MmaPacker::pack(WeightSource& source) {
         spread_bias(m, bias[i], biases[i].data() + biases[i].size() - padded_rows(m));
       }
     }
-    MOETUNE_RETURN_IF_ERROR(
-        pack_matrix(layout_.w13, expert.w13, expert.w13_scales,
-                    weights->w13() + static_cast<CUdeviceptr>(e * layout_.w13.expert_bytes)));
-    MOETUNE_RETURN_IF_ERROR(
-        pack_matrix(layout_.w2, expert.w2, expert.w2_scales,
-                    weights->w2() + static_cast<CUdeviceptr>(e * layout_.w2.expert_bytes)));
+    const CUdeviceptr packed[2] = {weights->w13(), weights->w2()};
+    for (int i = 0; i < 2; ++i) {
+      MOETUNE_RETURN_IF_ERROR(
+          pack_matrix(matrices[i], chunk, e,
+                      packed[i] + static_cast<CUdeviceptr>(e * matrices[i].layout->expert_bytes)));
+    }
   }
   MOETUNE_RETURN_IF_ERROR(
       upload(weights->w13_scales(), factors[0].data(), factors[0].size() * sizeof(float)));
@@ -205,45 +263,31 @@ Result<std::shared_ptr<PackedWeights>> MmaPacker::pack(WeightSource& source) {
       upload(weights->w13_bias(), biases[0].data(), biases[0].size() * sizeof(float)));
   MOETUNE_RETURN_IF_ERROR(
       upload(weights->w2_bias(), biases[1].data(), biases[1].size() * sizeof(float)));
-  MOETUNE_CUDA_CHECK(context_->driver(), cuStreamSynchronize(stream_.get()), "packing weights");
+  MOETUNE_RETURN_IF_ERROR(check_values());
   return std::shared_ptr<PackedWeights>(std::move(weights));
 }
 
 Status MmaPacker::unpack(const MmaWeights& weights, WeightSink& sink) {
   MOETUNE_RETURN_IF_ERROR(context_->make_current());
-  std::vector<uint8_t> w13, w2, w13_scales, w2_scales;
-  const int64_t rows = spec_.w13_rows(), hidden = spec_.hidden, intermediate = spec_.intermediate;
-  const DataType type = is_nvfp4(layout_) ? DataType::kE2M1x2 : DataType::kBf16;
+  Tensors chunk = expert_tensors(spec_);
+  std::vector<std::vector<uint32_t>> storage;
+  for (Tensor& tensor : chunk) tensor.data = storage.emplace_back((tensor.bytes() + 3) / 4).data();
+  const auto copy = [&chunk](const char* name, auto from, int64_t count) {
+    if (const Tensor* tensor = find(chunk, name)) std::copy_n(from, count, tensor->as<float>());
+  };
+  const Matrix matrices[2] = {matrix(0), matrix(1)};
+  const CUdeviceptr packed[2] = {weights.w13(), weights.w2()};
   for (int64_t e = 0; e < spec_.experts; ++e) {
-    MOETUNE_RETURN_IF_ERROR(unpack_matrix(
-        layout_.w13, weights.w13() + static_cast<CUdeviceptr>(e * layout_.w13.expert_bytes), w13,
-        w13_scales));
-    MOETUNE_RETURN_IF_ERROR(unpack_matrix(
-        layout_.w2, weights.w2() + static_cast<CUdeviceptr>(e * layout_.w2.expert_bytes), w2,
-        w2_scales));
-    Tensors tensors = {{"w13", type, {rows, hidden}, w13.data()},
-                       {"w2", type, {hidden, intermediate}, w2.data()}};
-    float globals[3] = {1, 1, 1};
-    if (is_nvfp4(layout_)) {
-      std::copy_n(weights.globals_.begin() + e * 3, 3, globals);
-      tensors.insert(
-          tensors.begin() + 1,
-          {{"w13_scales", DataType::kF8E4M3, {rows, nvfp4_blocks(hidden)}, w13_scales.data()},
-           {"w13_global", DataType::kF32, {2}, globals}});
-      tensors.push_back(
-          {"w2_scales", DataType::kF8E4M3, {hidden, nvfp4_blocks(intermediate)}, w2_scales.data()});
-      tensors.push_back({"w2_global", DataType::kF32, {1}, globals + 2});
+    for (int i = 0; i < 2; ++i) {
+      MOETUNE_RETURN_IF_ERROR(unpack_matrix(
+          matrices[i], packed[i] + static_cast<CUdeviceptr>(e * matrices[i].layout->expert_bytes),
+          chunk));
     }
-    std::vector<float> bias13, bias2;
-    if (layout_.bias) {
-      bias13.assign(weights.biases_[0].begin() + e * rows,
-                    weights.biases_[0].begin() + (e + 1) * rows);
-      bias2.assign(weights.biases_[1].begin() + e * hidden,
-                   weights.biases_[1].begin() + (e + 1) * hidden);
-      tensors.push_back({"w13_bias", DataType::kF32, {rows}, bias13.data()});
-      tensors.push_back({"w2_bias", DataType::kF32, {hidden}, bias2.data()});
-    }
-    MOETUNE_RETURN_IF_ERROR(sink.chunk(e, tensors));
+    copy("w13_global", weights.globals_.begin() + e * 3, 2);
+    copy("w2_global", weights.globals_.begin() + e * 3 + 2, 1);
+    copy("w13_bias", weights.biases_[0].begin() + e * spec_.w13_rows(), spec_.w13_rows());
+    copy("w2_bias", weights.biases_[1].begin() + e * spec_.hidden, spec_.hidden);
+    MOETUNE_RETURN_IF_ERROR(sink.chunk(e, chunk));
   }
   return {};
 }

@@ -165,16 +165,10 @@ class MmaGpu : public GpuTest {
   size_t workspace_bytes_ = 0;
 };
 
-TEST_F(MmaGpu, Bf16IsExact) { check_everything(odd_cases(WeightFormat::kBf16), DataKind::kExact); }
-TEST_F(MmaGpu, Bf16IsClose) {
-  check_everything(odd_cases(WeightFormat::kBf16), DataKind::kRealistic);
-}
-TEST_F(MmaGpu, Nvfp4IsExact) {
-  check_everything(odd_cases(WeightFormat::kNvfp4), DataKind::kExact);
-}
-TEST_F(MmaGpu, Nvfp4IsClose) {
-  check_everything(odd_cases(WeightFormat::kNvfp4), DataKind::kRealistic);
-}
+class MmaGpuFormats : public MmaGpu, public ::testing::WithParamInterface<WeightFormat> {};
+
+TEST_P(MmaGpuFormats, Exact) { check_everything(odd_cases(GetParam()), DataKind::kExact); }
+TEST_P(MmaGpuFormats, Close) { check_everything(odd_cases(GetParam()), DataKind::kRealistic); }
 
 TEST_F(MmaGpu, ManyTokensInPassesEqualFewAtATime) {
   ASSERT_NO_FATAL_FAILURE(use(mma_spec(128, 64, 8, 2, WeightFormat::kBf16), DataKind::kRealistic));
@@ -188,7 +182,7 @@ TEST_F(MmaGpu, ManyTokensInPassesEqualFewAtATime) {
 }
 
 TEST_F(MmaGpu, ReplayAndASecondRunGiveTheSameBits) {
-  for (WeightFormat format : {WeightFormat::kBf16, WeightFormat::kNvfp4}) {
+  for (WeightFormat format : kAllFormats) {
     ASSERT_NO_FATAL_FAILURE(use(mma_spec(320, 192, 16, 4, format), DataKind::kRealistic));
     for (int64_t tokens : {1, 16, 300}) {
       const DeviceCase c = make_case(tokens, "zipf:1.2", 2);
@@ -235,7 +229,7 @@ class ComparingSink : public WeightSink {
 };
 
 TEST_F(MmaGpu, UnpackingIsTheInverseOfPacking) {
-  for (WeightFormat format : {WeightFormat::kBf16, WeightFormat::kNvfp4}) {
+  for (WeightFormat format : kAllFormats) {
     for (const MmaCase& c : odd_cases(format)) {
       ASSERT_NO_FATAL_FAILURE(use(c.spec, DataKind::kRealistic));
       ComparingSink sink(*source_);
@@ -263,6 +257,33 @@ TEST_F(MmaGpu, CallsThatDoNotFitAreRefused) {
   ASSERT_FALSE(status.ok());
   EXPECT_NE(status.error().message.find("workspace"), std::string::npos);
 }
+
+TEST_F(MmaGpu, NotANumberAmongFp8WeightsIsRefused) {
+  ASSERT_NO_FATAL_FAILURE(use(mma_spec(128, 64, 8, 2, WeightFormat::kFp8), DataKind::kRealistic));
+  class Spoiled : public WeightSource {
+   public:
+    explicit Spoiled(WeightSource& source) : source_(source) {}
+    int64_t chunks() const override { return source_.chunks(); }
+    Result<Tensors> chunk(int64_t index) override {
+      auto tensors = source_.chunk(index);
+      if (index == 5) (*tensors)[2].as<uint8_t>()[77] = 0xFF;
+      return tensors;
+    }
+
+   private:
+    WeightSource& source_;
+  } spoiled(*source_);
+  auto packed = runner_->pack("fragments", spoiled);
+  ASSERT_FALSE(packed.ok());
+  EXPECT_NE(packed.error().message.find("NaN"), std::string::npos) << packed.error().message;
+}
+
+INSTANTIATE_TEST_SUITE_P(Formats, MmaGpuFormats, ::testing::ValuesIn(kAllFormats),
+                         [](const auto& which) {
+                           std::string name = to_string(which.param);
+                           std::replace(name.begin(), name.end(), '-', '_');
+                           return name;
+                         });
 
 }  // namespace
 }  // namespace moetune::cuda
