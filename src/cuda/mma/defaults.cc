@@ -12,6 +12,8 @@ namespace {
 
 constexpr int64_t kCombineTokens = 3;  // up to here GEMM 2 and combine in one kernel win
 constexpr double kStreamRows = 20;     // up to here the stream kernel wins (rows per expert)
+constexpr int kLongUnits =
+    16;  // of GEMM 2: from here on a warp has enough to do with one set of rows
 
 struct Choice {
   const FusedMoeSpec& spec;
@@ -89,11 +91,20 @@ GemmTactic stream_gemm1(const Choice& c, int64_t tokens) {
   return fit(c, t, matrix);
 }
 
-GemmTactic stream_gemm2(const Choice& c) {
+GemmTactic stream_gemm2(const Choice& c, int64_t tokens) {
   GemmTactic t;
   t.path = GemmPath::kStream;
   const MatrixLayout& matrix = c.layout.w2;
   t.token_tile = c.rows > 4 ? 16 : 8;
+  if (matrix.units >= kLongUnits) {
+    const bool latency = tokens <= kCombineTokens;
+    t.groups = latency && c.fp4() ? 2 : 1;
+    t.warps_m = latency ? 1 : 4;
+    t.warps_k = latency ? 4 : 1;
+    t.depth = 3;
+    t.blocks = latency ? 2 : 3;
+    return fit(c, t, matrix);
+  }
   t.groups = c.fp4() && t.token_tile == 8 ? 2 : 1;
   t.sets = sets_for(t, matrix, c.fp4() ? 6 : 2);
   t.sets = at_most({1, 2, 4, 6, 12}, t.sets);
@@ -143,13 +154,13 @@ Candidate default_tactics(const FusedMoeSpec& spec, const ArchitectureLimits& li
     scheme = "tile";
     gemm1 = tile_gemm(c, c.layout.w13, false);
     gemm2 = tile_gemm(c, c.layout.w2, true);
-  } else if (tokens <= kCombineTokens) {
+  } else if (tokens <= kCombineTokens && c.layout.w2.units < kLongUnits) {
     scheme = "stream-combine";
     gemm1 = stream_gemm1(c, tokens);
     gemm2 = combine_gemm2(c);
   } else {
     gemm1 = stream_gemm1(c, tokens);
-    gemm2 = stream_gemm2(c);
+    gemm2 = stream_gemm2(c, tokens);
   }
   Candidate candidate;
   candidate.scheme = scheme;
