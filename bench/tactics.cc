@@ -141,8 +141,7 @@ class Measurement {
 
 Status run(const Options& options) {
   MOETUNE_ASSIGN_OR_RETURN(const ModelSpec model, load_model(options.model));
-  const WeightFormat format =
-      parse_weight_format(options.weights).value_or(WeightFormat::kBf16);
+  const WeightFormat format = parse_weight_format(options.weights).value_or(WeightFormat::kBf16);
   MOETUNE_ASSIGN_OR_RETURN(const FusedMoeSpec spec, layer_spec(model, format, {.tp = options.tp}));
   MOETUNE_ASSIGN_OR_RETURN(const auto backend, open_backend(options.device, {.pin_caller = true}));
   MOETUNE_ASSIGN_OR_RETURN(const auto session, MoeSession::create(*backend, spec, 0));
@@ -156,7 +155,8 @@ int main(int argc, char** argv) {
   moetune::Options options;
   CLI::App app("Times every tactic of a layer, for work on search");
   app.add_option("--model", options.model);
-  app.add_option("--weights", options.weights)->check(CLI::IsMember({"bf16", "fp16", "fp8", "fp8-block", "nvfp4", "mxfp4"}));
+  app.add_option("--weights", options.weights)
+      ->check(CLI::IsMember({"bf16", "fp16", "fp8", "fp8-block", "nvfp4", "mxfp4"}));
   app.add_option("--tp", options.tp);
   app.add_option("--device", options.device);
   app.add_option("--tokens", options.tokens)->delimiter(',');

@@ -18,9 +18,13 @@ namespace moetune {
 /// one rank's share.
 struct LayerOptions {
   std::string weights;  ///< "bf16", "nvfp4", ...; empty: what the model's config says, else bf16.
+  std::string activations;  ///< "a16" (also where it is empty) or "fp8-block".
   int tp = 1;
   int ep = 1;
   int rank = 0;  ///< Its share; 0 <= rank < tp * ep.
+  /// Takes the model's shared experts into the layer. Needs ep = 1, and shared experts of the
+  /// routed ones' size, or of a multiple.
+  bool shared_experts = false;
 };
 Result<FusedMoeSpec> layer_spec(const std::string& model, const LayerOptions& options = {});
 

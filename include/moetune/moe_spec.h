@@ -5,9 +5,10 @@
 // chosen expert e
 //   h = activation(x · w13[e]ᵀ)        w13 [experts, 2·intermediate, hidden], rows = gate then up
 //   y = h · w2[e]ᵀ                      w2  [experts, hidden, intermediate]
-// and output = Σ weight · y over the chosen experts, in the order of the token's top-k slots.
-// Numbers: products are accumulated in f32; h is rounded to the activation format (bf16 for a16);
-// the weighted sum is accumulated in f32 and rounded once to the output type.
+// and output = Σ weight · y over the chosen experts, in the order of the token's top-k slots, and
+// then over the shared experts, whose weight is 1.
+// Numbers: products are accumulated in f32; h is rounded to bf16, and then x and h to the
+// activation format; the weighted sum is accumulated in f32 and rounded once to the output type.
 //
 // Arguments of one call (T tokens, G = global_experts, k = top_k), dense and row-major, in this
 // order:
@@ -21,7 +22,8 @@
 // A token's repeated ids add up. An id outside [first_expert, first_expert + experts) is another
 // rank's work and adds nothing here.
 //
-// Weights come one expert at a time, WeightSource::chunk(local id), R = w13_rows(), in this order:
+// Weights come one expert at a time, WeightSource::chunk(local id), R = w13_rows(), the shared ones
+// after those that are routed to, each in this order:
 //   w13           [R, hidden]: bf16, f16 (fp16), e4m3 (fp8, fp8-block) or codes e2m1x2 (nvfp4,
 //                 mxfp4)
 //   w13_scales    nvfp4: e4m3 [R, ceil(hidden / 16)]; mxfp4: ue8m0 [R, ceil(hidden / 32)];
@@ -51,7 +53,12 @@
 namespace moetune {
 
 enum class WeightFormat : uint8_t { kBf16, kFp16, kFp8, kFp8Block, kNvfp4, kMxfp4 };
-enum class ActivationFormat : uint8_t { kA16 };  ///< Activations enter the GEMMs as bf16.
+/// What activations, x and h, are rounded to before they enter the GEMMs.
+enum class ActivationFormat : uint8_t {
+  kA16,  ///< bf16
+  /// e4m3 times a scale of each 128 values along k: amax / 448, or 1. With fp8-block weights only.
+  kFp8Block,
+};
 enum class Score : uint8_t { kSoftmax, kSigmoid, kSqrtSoftplus };
 
 enum class Activation : uint8_t {
@@ -83,6 +90,9 @@ struct FusedMoeSpec {
   int64_t experts = 0;         ///< Experts held by this rank.
   int64_t global_experts = 0;  ///< Experts the router chooses from; equals `experts` where ep is 1.
   int top_k = 0;
+  /// Experts that every token visits with weight 1, of the same sizes as the others. Only where ep
+  /// is 1: which of several ranks would run them is the caller's affair.
+  int shared_experts = 0;
   WeightFormat weights = WeightFormat::kBf16;
   ActivationFormat activations = ActivationFormat::kA16;
   DataType output = DataType::kBf16;  ///< kBf16 or kF32.
@@ -97,6 +107,9 @@ struct FusedMoeSpec {
 
   /// Whether w13 has gate rows before its up rows.
   bool gated() const { return activation != Activation::kRelu2; }
+  /// Experts that a token visits, and those whose weights this rank holds.
+  int slots() const { return top_k + shared_experts; }
+  int64_t held_experts() const { return experts + shared_experts; }
   /// Rows of w13 of one expert: 2·intermediate, or intermediate where the activation has no gate.
   int64_t w13_rows() const { return gated() ? 2 * intermediate : intermediate; }
 };
@@ -107,6 +120,7 @@ inline constexpr int64_t kMaxMoeDimension = int64_t{1} << 18;
 inline constexpr int64_t kMaxMoeExperts = 4096;
 inline constexpr int kMaxMoeTopK = 128;
 inline constexpr int kMaxMoeGroups = 128;
+inline constexpr int kMaxMoeShared = 16;
 
 /// kInvalidArgument with the first thing that is wrong (a size out of range, top_k > experts,
 /// groups that do not divide, ...). hidden and intermediate may be any positive size, odd ones too;

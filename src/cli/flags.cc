@@ -41,14 +41,27 @@ void LayerFlags::declare(Flags& flags) {
   flags.positional("MODEL", &model,
                    "A Hugging Face model folder, a config.json, or a preset's name");
   flags.value("--weights", "FORMAT", &weights,
-              "bf16, nvfp4, ...; default: what the model's config says");
+              "bf16, fp16, fp8, fp8-block, nvfp4 or mxfp4; default: what the model's config says");
+  flags.value("--activations", "FORMAT", &activations,
+              "a16 (default), or fp8-block with fp8-block weights");
+  flags.toggle("--shared-experts", &shared_experts,
+               "Take the model's shared experts into the layer");
   flags.value("--tp", "N", &tp, "Tensor-parallel ranks; one rank's share is taken");
   flags.value("--ep", "N", &ep, "Expert-parallel ranks");
   flags.value("--rank", "N", &rank, "Whose share, where ranks differ; default 0");
 }
 
 Result<LayerFlags::Layer> LayerFlags::read() const {
-  MOETUNE_ASSIGN_OR_RETURN(const std::optional<WeightFormat> format, parse_weights(weights));
+  LayerChoices choices{.shared_experts = shared_experts};
+  MOETUNE_ASSIGN_OR_RETURN(choices.weights, parse_weights(weights));
+  const auto activation_format = parse_activation_format(activations);
+  if (!activation_format) {
+    return Error{
+        ErrorCode::kInvalidArgument,
+        fmt::format("--activations \"{}\" is no activation format", activations.substr(0, 40)),
+        "there are a16 and fp8-block"};
+  }
+  choices.activations = *activation_format;
   MOETUNE_ASSIGN_OR_RETURN(const int64_t tp_ranks, parse_whole("--tp", tp, 1, kMostRanks));
   MOETUNE_ASSIGN_OR_RETURN(const int64_t ep_ranks, parse_whole("--ep", ep, 1, kMostRanks));
   MOETUNE_ASSIGN_OR_RETURN(const int64_t own_rank, parse_whole("--rank", rank, 0, kMostRanks));
@@ -56,7 +69,7 @@ Result<LayerFlags::Layer> LayerFlags::read() const {
   MOETUNE_ASSIGN_OR_RETURN(layer.model, load_model(model));
   const ParallelLayout layout{static_cast<int>(tp_ranks), static_cast<int>(ep_ranks),
                               static_cast<int>(own_rank)};
-  MOETUNE_ASSIGN_OR_RETURN(layer.spec, layer_spec(layer.model, format, layout));
+  MOETUNE_ASSIGN_OR_RETURN(layer.spec, layer_spec(layer.model, choices, layout));
   return layer;
 }
 

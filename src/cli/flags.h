@@ -13,10 +13,12 @@
 
 namespace moetune::cli {
 
-/// MODEL, --weights, --tp, --ep, --rank: which layer.
+/// MODEL, --weights, --activations, --shared-experts, --tp, --ep, --rank: which layer.
 struct LayerFlags {
   std::string model;
   std::string weights;
+  std::string activations = "a16";
+  bool shared_experts = false;
   std::string tp = "1";
   std::string ep = "1";
   std::string rank = "0";

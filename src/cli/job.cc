@@ -54,7 +54,8 @@ Result<Isolation> isolate(Backend& backend, const FusedMoeSpec& spec,
 }  // namespace
 
 uint64_t weight_bytes(const FusedMoeSpec& spec) {
-  return static_cast<uint64_t>(expert_weight_bytes(spec)) * static_cast<uint64_t>(spec.experts);
+  return static_cast<uint64_t>(expert_weight_bytes(spec)) *
+         static_cast<uint64_t>(spec.held_experts());
 }
 
 size_t ceiling_bytes(const FusedMoeSpec& spec) {

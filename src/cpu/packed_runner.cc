@@ -274,6 +274,10 @@ Result<std::unique_ptr<TunableRunner>> make_packed_runner(const FusedMoeSpec& sp
                                                           std::shared_ptr<Machine> machine) {
   MOETUNE_RETURN_IF_ERROR(validate(spec));
   MOETUNE_RETURN_IF_ERROR(PanelWeights::supports(spec));
+  if (spec.shared_experts > 0 || spec.activations != ActivationFormat::kA16) {
+    return Error{ErrorCode::kUnsupported,
+                 "cpu.packed has no shared experts and no fp8-block activations yet"};
+  }
   if (spec.bias) {
     return Error{ErrorCode::kUnsupported, "cpu.packed does not add biases to its GEMMs yet",
                  "models with expert biases (gpt-oss) cannot be tuned on the CPU in this version"};

@@ -306,16 +306,26 @@ AutoTuner& FusedMoe::tuner() { return *state_->tuner; }
 
 Result<FusedMoeSpec> layer_spec(const std::string& model, const LayerOptions& options) {
   MOETUNE_ASSIGN_OR_RETURN(const ModelSpec loaded, load_model(model));
-  std::optional<WeightFormat> weights;
+  LayerChoices choices;
+  choices.shared_experts = options.shared_experts;
   if (!options.weights.empty()) {
-    weights = parse_weight_format(options.weights);
-    if (!weights) {
+    choices.weights = parse_weight_format(options.weights);
+    if (!choices.weights) {
       return Error{ErrorCode::kInvalidArgument,
                    fmt::format("'{}' is not a weight format", options.weights),
-                   "bf16 and nvfp4 are"};
+                   "bf16, fp16, fp8, fp8-block, nvfp4 and mxfp4 are"};
     }
   }
-  return layer_spec(loaded, weights, {.tp = options.tp, .ep = options.ep, .rank = options.rank});
+  if (!options.activations.empty()) {
+    const auto activations = parse_activation_format(options.activations);
+    if (!activations) {
+      return Error{ErrorCode::kInvalidArgument,
+                   fmt::format("'{}' is not an activation format", options.activations),
+                   "a16 and fp8-block are"};
+    }
+    choices.activations = *activations;
+  }
+  return layer_spec(loaded, choices, {.tp = options.tp, .ep = options.ep, .rank = options.rank});
 }
 
 Result<std::unique_ptr<WeightSource>> random_weights(const FusedMoeSpec& spec, uint64_t seed) {

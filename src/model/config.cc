@@ -119,6 +119,7 @@ Result<ModelSpec> read_model(const Fields& outer, const Fields& quantisation,
   MOETUNE_ASSIGN_OR_RETURN(spec.router, model::read_router(family, config, spec.experts));
   MOETUNE_ASSIGN_OR_RETURN(spec.activation, model::read_activation(family, config));
   spec.bias = family.model_type == "gpt_oss";
+  spec.shared_gate = family.shared_gate && spec.shared_intermediate > 0;
 
   MOETUNE_ASSIGN_OR_RETURN(
       spec.layers, config.integer_or({"num_hidden_layers", "num_layers"}, 1, kMaxLayers, 0));

@@ -16,9 +16,9 @@ constexpr double kMaxScale = 1e6;
 // Sorted by nothing but kinship; the reason in brackets is what the family's reference
 // implementation does.
 constexpr std::array kFamilies = {
-    Family{"qwen2_moe", Routing::kSoftmax},
+    Family{"qwen2_moe", Routing::kSoftmax, false, true, true},
     Family{"qwen3_moe", Routing::kSoftmax},
-    Family{"qwen3_next", Routing::kSoftmax, true},
+    Family{"qwen3_next", Routing::kSoftmax, true, true, true},
     Family{"qwen3_vl_moe_text", Routing::kSoftmax, true},
     Family{"olmoe", Routing::kSoftmax, false, false},
     Family{"deepseek_v2", Routing::kSoftmax},
@@ -34,9 +34,9 @@ constexpr std::array kFamilies = {
     Family{"granitemoe", Routing::kTopKThenSoftmax, false, false},
     Family{"granitemoeshared", Routing::kTopKThenSoftmax, false, false},
     Family{"granitemoehybrid", Routing::kTopKThenSoftmax, false, false},
-    Family{"phimoe", Routing::kOther, false, false,
+    Family{"phimoe", Routing::kOther, false, false, false,
            "it picks experts by sparse mixing, one after the other"},
-    Family{"llama4_text", Routing::kOther, false, false,
+    Family{"llama4_text", Routing::kOther, false, false, false,
            "it scales an expert's input, not its output"},
 };
 constexpr Family kUnknown{"", Routing::kByFields, true};

@@ -27,6 +27,7 @@ struct Family {
   Routing routing = Routing::kByFields;
   bool renormalise = false;      ///< Where `norm_topk_prob` is absent.
   bool own_size_field = true;    ///< `moe_intermediate_size`; false: `intermediate_size`.
+  bool shared_gate = false;      ///< Its shared expert's output is scaled by a gate of its own.
   std::string_view reason = {};  ///< Why the operator does not have it (kOther).
 };
 

@@ -59,11 +59,48 @@ Status check_layout(const ModelSpec& model, WeightFormat weights, const Parallel
   return {};
 }
 
+/// Shared experts as experts of the routed ones' size.
+Result<int> fused_shared_experts(const ModelSpec& model, const ParallelLayout& layout) {
+  if (model.shared_intermediate == 0) {
+    return Error{ErrorCode::kInvalidArgument,
+                 fmt::format("{}: its layers have no shared experts", model.name),
+                 "leave out --shared-experts"};
+  }
+  if (model.shared_gate) {
+    return Error{ErrorCode::kUnsupported,
+                 fmt::format("{}: the output of its shared expert is scaled by a gate, which the "
+                             "operator does not have",
+                             model.name),
+                 "leave out --shared-experts, and run it as a layer of its own"};
+  }
+  if (model.shared_intermediate % model.intermediate != 0) {
+    return Error{
+        ErrorCode::kUnsupported,
+        fmt::format("{}: its shared experts have {} rows, which is no multiple of a routed "
+                    "expert's {}",
+                    model.name, model.shared_intermediate, model.intermediate),
+        "leave out --shared-experts, and run them as a layer of their own"};
+  }
+  if (layout.ep > 1) {
+    return Error{ErrorCode::kUnsupported,
+                 fmt::format("--shared-experts with --ep {}: every token visits a shared expert, "
+                             "wherever its other experts are",
+                             layout.ep),
+                 "leave out --shared-experts, and run them as a layer of their own"};
+  }
+  return static_cast<int>(model.shared_intermediate / model.intermediate);
+}
+
 }  // namespace
 
 Result<FusedMoeSpec> layer_spec(const ModelSpec& model, std::optional<WeightFormat> weights,
                                 const ParallelLayout& layout) {
-  if (!weights) weights = model.weights;
+  return layer_spec(model, LayerChoices{.weights = weights}, layout);
+}
+
+Result<FusedMoeSpec> layer_spec(const ModelSpec& model, const LayerChoices& choices,
+                                const ParallelLayout& layout) {
+  const std::optional<WeightFormat> weights = choices.weights ? choices.weights : model.weights;
   if (!weights) {
     return Error{
         ErrorCode::kUnsupported,
@@ -80,11 +117,15 @@ Result<FusedMoeSpec> layer_spec(const ModelSpec& model, std::optional<WeightForm
   spec.global_experts = model.experts;
   spec.top_k = model.top_k;
   spec.weights = *weights;
+  spec.activations = choices.activations;
   spec.activation = model.activation;
   spec.router = model.router;
   spec.bias = model.bias;
   spec.tp = layout.tp;
   spec.ep = layout.ep;
+  if (choices.shared_experts) {
+    MOETUNE_ASSIGN_OR_RETURN(spec.shared_experts, fused_shared_experts(model, layout));
+  }
   MOETUNE_RETURN_IF_ERROR(validate(spec));
   return spec;
 }

@@ -34,8 +34,9 @@ struct ModelSpec {
   int64_t layers = 0;      ///< Decoder layers, dense ones counted; 0 where the config does not say.
   int64_t moe_layers = 0;  ///< Of those, the ones with routed experts.
   int64_t dense_first = 0;          ///< Dense layers before the first one with experts.
-  int64_t shared_experts = 0;       ///< Experts that every token visits. Not part of the operator.
+  int64_t shared_experts = 0;       ///< Experts that every token visits.
   int64_t shared_intermediate = 0;  ///< Rows of gate of all shared experts together.
+  bool shared_gate = false;         ///< Their output is scaled by a gate of its own.
 
   /// Format of the checkpoint's experts; empty where moetune has no such format.
   std::optional<WeightFormat> weights;
@@ -51,6 +52,15 @@ struct ParallelLayout {
   int tp = 1;
   int ep = 1;
   int rank = 0;
+};
+
+/// What neither the model nor the layout decides.
+struct LayerChoices {
+  std::optional<WeightFormat> weights;  ///< Empty: what the checkpoint holds.
+  ActivationFormat activations = ActivationFormat::kA16;
+  /// Takes shared experts into the operator, as experts that every token visits; otherwise they
+  /// are a layer of their own.
+  bool shared_experts = false;
 };
 
 /// A preset's name, a config.json, or a folder with one (and perhaps hf_quant_config.json beside
@@ -69,11 +79,16 @@ Result<ModelSpec> parse_model(std::string_view config, std::string_view quantisa
 std::vector<std::string> preset_names();
 const ModelSpec* find_preset(std::string_view name);
 
-/// One rank's share of one MoE layer. `weights` overrides what the checkpoint holds.
+/// One rank's share of one MoE layer.
 /// TP gives each rank a run of whole format blocks (16 values for nvfp4, 32 for mxfp4, 128 for
 /// fp8-block, 8 for the others: what kernels load at once), so ranks may differ by one block; EP
 /// gives each rank a run of experts that may differ by one. kInvalidArgument for a layout that
 /// leaves a rank without work, kUnsupported where the checkpoint's format is not one of ours.
+/// Shared experts that are as large as some number of routed ones become so many experts of the
+/// operator; kUnsupported where they are not, where they have a gate, and with EP;
+/// kInvalidArgument where the model has none.
+Result<FusedMoeSpec> layer_spec(const ModelSpec& model, const LayerChoices& choices,
+                                const ParallelLayout& layout);
 Result<FusedMoeSpec> layer_spec(const ModelSpec& model, std::optional<WeightFormat> weights,
                                 const ParallelLayout& layout);
 

@@ -55,6 +55,7 @@ inline std::vector<MmaCase> odd_cases(WeightFormat format) {
       {"1408/176 relu2, f32", mma_spec(1408, 176, 8, 4, format)},
       {"1856/96 groups", mma_spec(1856, 96, 16, 4, format)},
       {"320/192 second rank of two", mma_spec(320, 192, 8, 6, format)},
+      {"128/64 two shared experts", mma_spec(128, 64, 10, 3, format)},
   };
   cases[1].spec.activation = Activation::kSwiGluClamped;
   cases[1].spec.bias = true;
@@ -64,6 +65,12 @@ inline std::vector<MmaCase> odd_cases(WeightFormat format) {
       .score = Score::kSigmoid, .selection_bias = true, .groups = 4, .top_groups = 2};
   cases[4].spec.global_experts = 16;
   cases[4].spec.ep = 2;
+  cases[5].spec.shared_experts = 2;
+  if (format == WeightFormat::kFp8Block) {  // 300: a short last block, and rows that are copied
+    cases.push_back({"300/200 rounded activations", mma_spec(300, 200, 8, 3, format)});
+    cases.push_back({"256/256 rounded activations", mma_spec(256, 256, 8, 3, format)});
+    for (size_t i : {6, 7}) cases[i].spec.activations = ActivationFormat::kFp8Block;
+  }
   return cases;
 }
 

@@ -95,11 +95,12 @@ TEST_P(MmaCompileSlow, RoutingCombiningAndPackingCompile) {
                        "cuda/kernels/route.cuh",
                        {ns + "route<8>", ns + "route_and_group<8>", ns + "route_and_group_few<8>",
                         ns + "group_few_pairs<0>", ns + "group_pairs<0>", ns + "group_count<0>",
-                        ns + "group_place<0>"}},
+                        ns + "group_place<0>", ns + "append_shared<0>"}},
                       arch),
-      compile_request(
-          {"combine", "cuda/kernels/combine.cuh", {ns + "combine<false>", ns + "align_rows<0>"}},
-          arch),
+      compile_request({"combine",
+                       "cuda/kernels/combine.cuh",
+                       {ns + "combine<false>", ns + "align_rows<0>", ns + "round_rows<0>"}},
+                      arch),
       compile_request(
           {"pack",
            "cuda/kernels/pack.cuh",

@@ -88,5 +88,39 @@ TEST(LayerSpec, LayoutsThatLeaveRanksIdleAreRefusedWithWhatWouldFit) {
   }
 }
 
+TEST(LayerSpec, SharedExpertsBecomeExpertsOfTheOperatorWhereTheyFit) {
+  const ModelSpec glm = preset("glm-5");
+  EXPECT_EQ(layer_spec(glm, LayerChoices{}, {})->shared_experts, 0);
+  const auto fused = layer_spec(glm, LayerChoices{.shared_experts = true}, {.tp = 8, .rank = 3});
+  ASSERT_TRUE(fused.ok()) << fused.error().message;
+  EXPECT_EQ(fused->shared_experts, 1);
+  EXPECT_EQ(fused->held_experts(), 257);
+  EXPECT_EQ(fused->slots(), 9);
+  EXPECT_EQ(fused->intermediate, 256);
+
+  const auto refusal = [](const ModelSpec& model, const ParallelLayout& layout) {
+    return layer_spec(model, LayerChoices{.shared_experts = true}, layout).error();
+  };
+  EXPECT_EQ(refusal(preset("qwen3-30b-a3b"), {}).code, ErrorCode::kInvalidArgument);
+  EXPECT_EQ(refusal(glm, {.ep = 2}).code, ErrorCode::kUnsupported);
+  ModelSpec odd = glm;
+  odd.shared_intermediate = 3000;
+  EXPECT_THAT(refusal(odd, {}).message, ::testing::HasSubstr("3000"));
+  odd.shared_intermediate = 4096;
+  EXPECT_EQ(layer_spec(odd, LayerChoices{.shared_experts = true}, {})->shared_experts, 2);
+  odd.shared_gate = true;
+  EXPECT_THAT(refusal(odd, {}).message, ::testing::HasSubstr("gate"));
+}
+
+TEST(LayerSpec, RoundedActivationsGoWithFp8BlocksAlone) {
+  const LayerChoices rounded{.weights = WeightFormat::kFp8Block,
+                             .activations = ActivationFormat::kFp8Block};
+  EXPECT_EQ(layer_spec(preset("glm-5"), rounded, {})->activations, ActivationFormat::kFp8Block);
+  LayerChoices wrong = rounded;
+  wrong.weights = WeightFormat::kNvfp4;
+  EXPECT_THAT(layer_spec(preset("glm-5"), wrong, {}).error().message,
+              ::testing::HasSubstr("nvfp4"));
+}
+
 }  // namespace
 }  // namespace moetune

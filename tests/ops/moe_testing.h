@@ -150,6 +150,19 @@ inline float activate_f32(Activation activation, float gate, float up) {
   return 0;
 }
 
+/// To the activation format, block by block.
+inline void round_activations_f32(const FusedMoeSpec& spec, std::vector<float>& values) {
+  if (spec.activations == ActivationFormat::kA16) return;
+  for (size_t first = 0; first < values.size(); first += 128) {
+    const size_t last = std::min(first + 128, values.size());
+    float largest = 0;
+    for (size_t i = first; i < last; ++i) largest = std::max(largest, std::abs(values[i]));
+    const float scale = largest == 0 ? 1 : largest / 448;
+    for (size_t i = first; i < last; ++i)
+      values[i] = e4m3_to_float(float_to_e4m3(values[i] / scale)) * scale;
+  }
+}
+
 /// The whole output [tokens, hidden] as f32, before its last rounding: sums in f32, h in bf16, as a
 /// kernel does it. Routing is inputs.routing's.
 inline std::vector<float> run_kernel(const FusedMoeSpec& spec, WeightSource& source,
@@ -158,7 +171,7 @@ inline std::vector<float> run_kernel(const FusedMoeSpec& spec, WeightSource& sou
   const auto intermediate = static_cast<size_t>(spec.intermediate);
   const auto k = static_cast<size_t>(spec.top_k);
   std::vector<ListedWeights::Expert> experts;
-  for (int64_t e = 0; e < spec.experts; ++e) {
+  for (int64_t e = 0; e < spec.held_experts(); ++e) {
     experts.push_back(plain_weights(spec, source, e));
     if (options.spoil_weights) options.spoil_weights(e, experts.back());
   }
@@ -168,13 +181,15 @@ inline std::vector<float> run_kernel(const FusedMoeSpec& spec, WeightSource& sou
   for (size_t token = 0; token < static_cast<size_t>(inputs.routing.tokens); ++token) {
     std::transform(&inputs.hidden[token * hidden], &inputs.hidden[token * hidden] + hidden,
                    x.begin(), bf16_to_float);
+    round_activations_f32(spec, x);
     std::vector<std::pair<int64_t, float>> slots;
     for (size_t i = token * k; i < (token + 1) * k; ++i)
       slots.emplace_back(inputs.routing.ids[i], inputs.routing.weights[i]);
+    for (int64_t e = spec.experts; e < spec.held_experts(); ++e) slots.emplace_back(e, 1.0f);
     if (options.spoil_routing) options.spoil_routing(static_cast<int64_t>(token), slots);
     for (const auto& [id, weight] : slots) {
       const int64_t local = id - inputs.first_expert;
-      if (id < 0 || local < 0 || local >= spec.experts) continue;
+      if (id < 0 || local < 0 || local >= spec.held_experts()) continue;
       const ListedWeights::Expert& w = experts[static_cast<size_t>(local)];
       const size_t first_up = spec.gated() ? intermediate : 0;
       const auto w13_row = [&](size_t row) {
@@ -186,6 +201,7 @@ inline std::vector<float> run_kernel(const FusedMoeSpec& spec, WeightSource& sou
             activate_f32(spec.activation, spec.gated() ? w13_row(i) : 0.0f, w13_row(first_up + i));
         h[i] = round_to_bf16(options.weights_before_gemm2 ? value * weight : value);
       }
+      round_activations_f32(spec, h);
       for (size_t i = 0; i < hidden; ++i) {
         const float y = dot_f32(&w.w2[i * intermediate], h.data(), intermediate, options.lanes) +
                         (spec.bias ? w.w2_bias[i] : 0.0f);

@@ -163,6 +163,14 @@ std::vector<FusedMoeSpec> variety() {
       spec.router.groups = i == 3 ? 3 : 1;
       spec.router.top_groups = i == 3 ? 2 : 1;
       spec.router.scale = 2.5f;
+      spec.shared_experts = i == 1 ? 2 : 0;
+      specs.push_back(spec);
+    }
+    if (format == WeightFormat::kFp8Block) {
+      FusedMoeSpec spec = small_spec(format);
+      spec.hidden = 300;
+      spec.intermediate = 150;
+      spec.activations = ActivationFormat::kFp8Block;
       specs.push_back(spec);
     }
     for (int64_t size : {2, 18, 34}) {  // Short last blocks, and rows shorter than a block.

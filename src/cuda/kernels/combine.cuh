@@ -53,4 +53,43 @@ __global__ void __launch_bounds__(256) align_rows(const AlignParams p) {
   p.target[at] = column < p.columns ? p.source[i64(row) * p.columns + column] : 0;
 }
 
+// The nearest e4m3 value, ties to even, saturating at 448.
+__device__ inline float round_to_e4m3(float x) {
+  const u32 bits = __float_as_uint(x) & 0x7FFFFFFFu;
+  constexpr float kShift = 24576.0f;  // 1.5 * 2^14: sums have steps of 2^-9, the subnormals' own
+  const float magnitude = bits < 0x3C800000u  // 2^-6
+                              ? __fsub_rn(__fadd_rn(__uint_as_float(bits), kShift), kShift)
+                              : __uint_as_float((bits + 0x7FFFFu + (bits >> 20 & 1)) & ~0xFFFFFu);
+  return copysignf(fminf(magnitude, 448.0f), x);
+}
+
+// grid  x: warps, each 128 values of a row
+template <int kUnused>
+__global__ void __launch_bounds__(256) round_rows(const RoundParams p) {
+  wait_for_previous();
+  let_next_start();
+  const int lane = threadIdx.x & 31, blocks = (p.target_stride + 127) / 128;
+  const i64 at = blockIdx.x * i64(8) + (threadIdx.x >> 5);
+  if (at >= i64(p.rows) * blocks) return;
+  const i64 row = at / blocks;
+  const int first = int(at % blocks) * 128 + lane * 4;
+  float values[4], largest = 0.0f;
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    const int column = first + i;
+    values[i] = column < p.columns ? from_bf16(p.source[row * p.source_stride + column]) : 0.0f;
+    largest = fmaxf(largest, fabsf(values[i]));
+  }
+#pragma unroll
+  for (int i = 16; i > 0; i >>= 1)
+    largest = fmaxf(largest, __shfl_xor_sync(0xFFFFFFFFu, largest, i));
+  const float scale = largest == 0.0f ? 1.0f : __fdiv_rn(largest, 448.0f);
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    if (first + i < p.target_stride)
+      p.target[row * p.target_stride + first + i] =
+          to_bf16(round_to_e4m3(__fdiv_rn(values[i], scale)) * scale);
+  }
+}
+
 }  // namespace moetune::kernels

@@ -113,12 +113,22 @@ enum Score : int { kSoftmax = 0, kSigmoid = 1, kSqrtSoftplus = 2 };
 struct RouteParams {
   const float* logits;  // [tokens, experts]
   const float* bias;    // [experts], selection only; null: none
-  int* ids;             // [tokens, top_k] out
-  float* weights;       // [tokens, top_k] out
+  int* ids;             // [tokens, top_k + shared] out
+  float* weights;       // [tokens, top_k + shared] out
   int tokens, experts, top_k;
+  int shared;  // experts that every token visits: ids from `experts` on, weight 1
   int score, score_after_top_k, renormalise;
   int groups, top_groups;
   float scale;
+};
+
+// Given routing with the shared experts after it.
+struct AppendParams {
+  const int* ids;  // [tokens, top_k]
+  const float* weights;
+  int* all_ids;  // [tokens, top_k + shared] out
+  float* all_weights;
+  int tokens, experts, top_k, shared;
 };
 
 // Up to tile_tokens sorted rows of one expert.
@@ -126,6 +136,7 @@ struct alignas(16) Tile {
   int expert, first_row, rows, unused;
 };
 
+// top_k from here on: slots of a token, the shared experts' among them.
 struct GroupParams {
   const int* ids;  // [tokens, top_k]; outside of [first expert, first expert + experts): skipped
   const int* first_expert;  // null: 0
@@ -182,6 +193,13 @@ struct PackParams {
   int* not_a_number;  // set to 1 where an fp8 code is NaN, which a packed code cannot be
   int rows, k, groups, units;
   int gated;  // rows are gate then up, each rows / 2
+};
+
+// Rows of bf16 rounded to e4m3 under a scale of each 128 values: what they are then, as bf16.
+struct RoundParams {
+  const u16* source;  // [rows, source_stride]
+  u16* target;        // [rows, target_stride], zeros past `columns`; may be the source
+  int rows, columns, source_stride, target_stride;
 };
 
 // Rows whose bytes do not come in 16s, copied to where they do; zeros past the end.

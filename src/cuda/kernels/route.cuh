@@ -98,9 +98,10 @@ class Router {
     if (p_.score_after_top_k) my_weight = score_of_chosen(mine ? my_weight : minus_infinity());
     if (!mine) my_weight = 0.0f;
     if (p_.renormalise) my_weight /= warp_sum(my_weight) + (p_.score == kSoftmax ? 0.0f : 1e-20f);
-    if (mine) {
-      p_.ids[token_ * p_.top_k + lane_] = my_id;
-      p_.weights[token_ * p_.top_k + lane_] = my_weight * p_.scale;
+    const int slots = p_.top_k + p_.shared;
+    if (lane_ < slots) {
+      p_.ids[token_ * slots + lane_] = mine ? my_id : p_.experts + lane_ - p_.top_k;
+      p_.weights[token_ * slots + lane_] = mine ? my_weight * p_.scale : 1.0f;
     }
   }
 
@@ -289,6 +290,19 @@ __global__ void __launch_bounds__(256) route(const RouteParams p) {
   if (token < p.tokens) route_token<kPerLane>(p, token, threadIdx.x & 31);
 }
 
+// grid  x: blocks of 256 slots
+template <int kUnused>
+__global__ void __launch_bounds__(256) append_shared(const AppendParams p) {
+  let_next_start();
+  const int at = blockIdx.x * 256 + threadIdx.x, slots = p.top_k + p.shared;
+  if (at >= p.tokens * slots) return;
+  const int token = at / slots, slot = at % slots;
+  const bool given = slot < p.top_k;
+  const int id = given ? p.ids[token * p.top_k + slot] : p.experts + slot - p.top_k;
+  p.all_ids[at] = given && id >= p.experts ? -1 : id;
+  p.all_weights[at] = given ? p.weights[token * p.top_k + slot] : 1.0f;
+}
+
 // One block.
 template <int kUnused>
 __global__ void __launch_bounds__(kGroupThreads) group_pairs(const GroupParams p) {
@@ -300,6 +314,7 @@ __global__ void __launch_bounds__(kGroupThreads) group_pairs(const GroupParams p
 // One warp, for up to 32 pairs.
 template <int kUnused>
 __global__ void __launch_bounds__(32) group_few_pairs(const GroupParams p) {
+  wait_for_previous();
   group_few(p);
 }
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "base/integers.h"
 #include "base/status_macros.h"
 #include "cuda/mma/programs.h"
 
@@ -62,9 +63,10 @@ struct MmaLayer::Pass {
   T* in_workspace(size_t offset) const {
     return reinterpret_cast<T*>(workspace + offset);
   }
-  const int* ids() const { return in.ids ? in.ids : in_workspace<int>(at.ids); }
+  bool own_routing = false;  ///< In the workspace: routed here, or given with something added.
+  const int* ids() const { return own_routing ? in_workspace<int>(at.ids) : in.ids; }
   const float* routing_weights() const {
-    return in.weights ? in.weights : in_workspace<float>(at.weights);
+    return own_routing ? in_workspace<float>(at.weights) : in.weights;
   }
 };
 
@@ -113,11 +115,12 @@ std::vector<ProgramRequest> MmaLayer::requests(const std::string& label) const {
       {"routing for cuda.mma",
        "cuda/kernels/route.cuh",
        {routed("route"), routed("route_and_group"), routed("route_and_group_few"),
-        plain("group_few_pairs"), plain("group_pairs"), plain("group_count"),
-        plain("group_place")}},
+        plain("group_few_pairs"), plain("group_pairs"), plain("group_count"), plain("group_place"),
+        plain("append_shared")}},
       {"combine for cuda.mma",
        "cuda/kernels/combine.cuh",
-       {fmt::format("moetune::kernels::combine<{}>", f32), plain("align_rows")}},
+       {fmt::format("moetune::kernels::combine<{}>", f32), plain("align_rows"),
+        plain("round_rows")}},
       gemm_request(label, gemm1_, layout_, role1),
       gemm_request(label, gemm2_, layout_, role2),
   };
@@ -126,10 +129,11 @@ std::vector<ProgramRequest> MmaLayer::requests(const std::string& label) const {
 Status MmaLayer::load(const std::string& label) {
   MOETUNE_ASSIGN_OR_RETURN(const auto programs, load_programs(context_, requests(label)));
   Kernel* routing[] = {&route_, &route_and_group_, &route_and_group_few_, &group_few_,
-                       &group_, &group_count_,     &group_place_};
+                       &group_, &group_count_,     &group_place_,         &append_shared_};
   for (size_t i = 0; i < std::size(routing); ++i) *routing[i] = programs[0][i];
   combine_ = programs[1][0];
   align_ = programs[1][1];
+  round_ = programs[1][2];
   gemm1_kernel_ = programs[2][0];
   gemm2_kernel_ = programs[3][0];
   return {};
@@ -162,7 +166,7 @@ Result<MmaLayer::Inputs> MmaLayer::inputs_of(const Call& call) const {
                  fmt::format("fused_moe: {} tokens, the candidate was compiled for {} at the most",
                              in.tokens, max_tokens_)};
   }
-  if (!needs_alignment(spec_) && reinterpret_cast<uintptr_t>(in.hidden) % 16 != 0) {
+  if (!copies_hidden(spec_) && reinterpret_cast<uintptr_t>(in.hidden) % 16 != 0) {
     return Error{ErrorCode::kInvalidArgument,
                  "fused_moe: hidden states do not begin at a multiple of 16 bytes"};
   }
@@ -188,10 +192,11 @@ Status MmaLayer::run_parts(const Call& call, unsigned parts) {
   pass.weights = static_cast<const MmaWeights*>(call.weights);
   pass.workspace = static_cast<uint8_t*>(call.workspace);
   pass.stream = static_cast<CUstream>(call.stream);
+  pass.own_routing = !spec_.given_routing || spec_.shared_experts > 0;
   const int64_t output_bytes = spec_.output == DataType::kF32 ? 4 : 2;
   for (int64_t done = 0; done < in.tokens; done += kPassTokens) {
     pass.tokens = static_cast<int>(std::min(in.tokens - done, kPassTokens));
-    pass.pairs = pass.tokens * spec_.top_k;
+    pass.pairs = pass.tokens * spec_.slots();
     pass.at = workspace_layout(spec_, layout_, gemm1_, gemm2_, pass.tokens);
     pass.in = in;
     pass.in.hidden += done * spec_.hidden;
@@ -208,9 +213,12 @@ Status MmaLayer::run_pass(const Pass& pass, unsigned parts) const {
   bool first = true;
   if (parts & kGroup) {
     MOETUNE_RETURN_IF_ERROR(route_and_group(pass, first));
-    if (needs_alignment(spec_)) MOETUNE_RETURN_IF_ERROR(align(pass, first));
+    if (copies_hidden(spec_)) MOETUNE_RETURN_IF_ERROR(copy_hidden(pass, first));
   }
-  if (parts & kGemm1) MOETUNE_RETURN_IF_ERROR(run_gemm1(pass, first));
+  if (parts & kGemm1) {
+    MOETUNE_RETURN_IF_ERROR(run_gemm1(pass, first));
+    if (rounds_activations(spec_)) MOETUNE_RETURN_IF_ERROR(round_h(pass, first));
+  }
   if (parts & kGemm2) MOETUNE_RETURN_IF_ERROR(run_gemm2(pass, first));
   if ((parts & kCombine) && gemm2_.path != GemmPath::kCombine)
     MOETUNE_RETURN_IF_ERROR(run_combine(pass, first));
@@ -240,9 +248,12 @@ Status MmaLayer::route_and_group(const Pass& pass, bool& first) const {
   g.tile_tokens[0] = gemm1_.token_tile;
   g.tile_tokens[1] = gemm2_.token_tile;
   g.tokens = pass.tokens;
-  g.top_k = spec_.top_k;
-  g.experts = static_cast<int>(spec_.experts);
-  if (spec_.given_routing) return group(pass, g, first);
+  g.top_k = spec_.slots();
+  g.experts = static_cast<int>(spec_.held_experts());
+  if (spec_.given_routing) {
+    if (spec_.shared_experts > 0) MOETUNE_RETURN_IF_ERROR(append_shared(pass, first));
+    return group(pass, g, first);
+  }
 
   const RouterSpec& router = spec_.router;
   kernels::RouteParams r = {};
@@ -253,6 +264,7 @@ Status MmaLayer::route_and_group(const Pass& pass, bool& first) const {
   r.tokens = pass.tokens;
   r.experts = static_cast<int>(spec_.global_experts);
   r.top_k = spec_.top_k;
+  r.shared = spec_.shared_experts;
   r.score = static_cast<int>(router.score);
   r.score_after_top_k = router.score_after_top_k ? 1 : 0;
   r.renormalise = router.renormalise ? 1 : 0;
@@ -278,14 +290,47 @@ Status MmaLayer::group(const Pass& pass, const kernels::GroupParams& p, bool& fi
   return group_place_(shape(count, 1, kGroupThreads, first), pass.stream, p);
 }
 
-Status MmaLayer::align(const Pass& pass, bool& first) const {
-  kernels::AlignParams p = {};
-  p.source = pass.in.hidden;
-  p.target = pass.in_workspace<uint16_t>(pass.at.aligned_hidden);
-  p.rows = pass.tokens;
-  p.columns = static_cast<int>(spec_.hidden);
-  p.stride = static_cast<int>(aligned_columns(spec_));
+Status MmaLayer::append_shared(const Pass& pass, bool& first) const {
+  kernels::AppendParams p = {};
+  p.ids = pass.in.ids;
+  p.weights = pass.in.weights;
+  p.all_ids = pass.in_workspace<int>(pass.at.ids);
+  p.all_weights = pass.in_workspace<float>(pass.at.weights);
+  p.tokens = pass.tokens;
+  p.experts = static_cast<int>(spec_.experts);
+  p.top_k = spec_.top_k;
+  p.shared = spec_.shared_experts;
+  return append_shared_(shape(blocks(pass.pairs, 256), 1, 256, first), pass.stream, p);
+}
+
+Status MmaLayer::copy_hidden(const Pass& pass, bool& first) const {
+  const int columns = static_cast<int>(spec_.hidden),
+            stride = static_cast<int>(aligned_columns(spec_));
+  if (rounds_activations(spec_)) {
+    return round_rows(pass,
+                      {pass.in.hidden, pass.in_workspace<uint16_t>(pass.at.own_hidden), pass.tokens,
+                       columns, columns, stride},
+                      first);
+  }
+  const kernels::AlignParams p = {pass.in.hidden, pass.in_workspace<uint16_t>(pass.at.own_hidden),
+                                  pass.tokens, columns, stride};
   return align_(shape(blocks(int64_t{p.rows} * p.stride, 256), 1, 256, first), pass.stream, p);
+}
+
+// How many rows there are is known on the device alone: those past them hold anything, and nobody
+// reads them.
+Status MmaLayer::round_h(const Pass& pass, bool& first) const {
+  auto* h = pass.in_workspace<uint16_t>(pass.at.activations);
+  return round_rows(pass,
+                    {h, h, pass.pairs, static_cast<int>(spec_.intermediate),
+                     layout_.activation_columns, layout_.activation_columns},
+                    first);
+}
+
+Status MmaLayer::round_rows(const Pass& pass, const kernels::RoundParams& p, bool& first) const {
+  constexpr int64_t kBlocksPerLaunchBlock = 8;
+  const int64_t work = int64_t{p.rows} * ceil_div(p.target_stride, kernels::kFp8BlockSize);
+  return round_(shape(blocks(work, kBlocksPerLaunchBlock), 1, 256, first), pass.stream, p);
 }
 
 kernels::GemmParams MmaLayer::gemm_params(const Pass& pass, int matrix) const {
@@ -308,7 +353,7 @@ LaunchShape MmaLayer::gemm_shape(const Pass& pass, const GemmTactic& t,
                                  const MatrixLayout& m) const {
   LaunchShape s;
   s.grid_x = blocks(m.groups, t.groups_per_block());
-  s.grid_y = static_cast<unsigned>(most_tiles(pass.pairs, spec_.experts, t.token_tile));
+  s.grid_y = static_cast<unsigned>(most_tiles(pass.pairs, spec_.held_experts(), t.token_tile));
   s.threads = static_cast<unsigned>(t.threads());
   s.shared_bytes = static_cast<unsigned>(dynamic_shared_bytes(t, m));
   return s;
@@ -316,8 +361,7 @@ LaunchShape MmaLayer::gemm_shape(const Pass& pass, const GemmTactic& t,
 
 Status MmaLayer::run_gemm1(const Pass& pass, bool& first) const {
   kernels::GemmParams p = gemm_params(pass, 0);
-  p.input =
-      needs_alignment(spec_) ? pass.in_workspace<uint16_t>(pass.at.aligned_hidden) : pass.in.hidden;
+  p.input = copies_hidden(spec_) ? pass.in_workspace<uint16_t>(pass.at.own_hidden) : pass.in.hidden;
   p.input_stride = static_cast<int>(aligned_columns(spec_));
   p.k = p.input_stride;
   p.row_index = pass.in_workspace<int>(pass.at.token_of_row);
@@ -351,8 +395,8 @@ Status MmaLayer::run_gemm2(const Pass& pass, bool& first) const {
   c.first_expert = pass.in.first_expert;
   c.columns = static_cast<int>(spec_.hidden);
   c.tokens = pass.tokens;
-  c.top_k = spec_.top_k;
-  c.experts = static_cast<int>(spec_.experts);
+  c.top_k = spec_.slots();
+  c.experts = static_cast<int>(spec_.held_experts());
   return gemm2_kernel_(
       shape(blocks(layout_.w2.groups, gemm2_.groups), static_cast<unsigned>(pass.tokens),
             static_cast<unsigned>(gemm2_.threads()), first),
@@ -368,7 +412,7 @@ Status MmaLayer::run_combine(const Pass& pass, bool& first) const {
   p.row_stride = layout_.w2.groups * kernels::kGroupRows;
   p.columns = static_cast<int>(spec_.hidden);
   p.tokens = pass.tokens;
-  p.top_k = spec_.top_k;
+  p.top_k = spec_.slots();
   return combine_(shape(blocks(spec_.hidden, 1024), static_cast<unsigned>(pass.tokens), 256, first),
                   pass.stream, p);
 }

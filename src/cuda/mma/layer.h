@@ -50,7 +50,10 @@ class MmaLayer : public Executable {
   Status run_pass(const Pass& pass, unsigned parts) const;
   Status route_and_group(const Pass& pass, bool& first) const;
   Status group(const Pass& pass, const kernels::GroupParams& p, bool& first) const;
-  Status align(const Pass& pass, bool& first) const;
+  Status append_shared(const Pass& pass, bool& first) const;
+  Status copy_hidden(const Pass& pass, bool& first) const;
+  Status round_h(const Pass& pass, bool& first) const;
+  Status round_rows(const Pass& pass, const kernels::RoundParams& p, bool& first) const;
   Status run_gemm1(const Pass& pass, bool& first) const;
   Status run_gemm2(const Pass& pass, bool& first) const;
   Status run_combine(const Pass& pass, bool& first) const;
@@ -69,7 +72,7 @@ class MmaLayer : public Executable {
   bool programmatic_;
 
   Kernel route_, route_and_group_, route_and_group_few_;
-  Kernel group_few_, group_, group_count_, group_place_, align_;
+  Kernel group_few_, group_, group_count_, group_place_, append_shared_, align_, round_;
   Kernel gemm1_kernel_, gemm2_kernel_, combine_;
 };
 

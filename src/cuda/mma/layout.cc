@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "base/integers.h"
 
 namespace moetune::cuda {
@@ -62,13 +64,13 @@ WeightLayout weight_layout(const FusedMoeSpec& spec) {
 }
 
 std::string why_unsupported(const FusedMoeSpec& spec) {
-  if (spec.global_experts > kMostExperts) {
+  if (std::max(spec.global_experts, spec.held_experts()) > kMostExperts) {
     return fmt::format("cuda.mma routes among {} experts at the most, not {}", kMostExperts,
-                       spec.global_experts);
+                       std::max(spec.global_experts, spec.held_experts()));
   }
-  if (spec.top_k > kMostTopK) {
+  if (spec.slots() > kMostTopK) {
     return fmt::format("cuda.mma takes {} experts a token at the most, not {}", kMostTopK,
-                       spec.top_k);
+                       spec.slots());
   }
   if (!spec.given_routing && spec.router.groups > kMostGroups) {
     return fmt::format("cuda.mma routes among {} expert groups at the most, not {}", kMostGroups,

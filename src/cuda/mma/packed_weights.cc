@@ -84,7 +84,7 @@ float epilogue_factor(kernels::Format format) {
 }  // namespace
 
 size_t MmaWeights::bytes() const {
-  const size_t experts = static_cast<size_t>(spec_.experts);
+  const size_t experts = static_cast<size_t>(spec_.held_experts());
   size_t total = experts * static_cast<size_t>(layout_.w13.expert_bytes + layout_.w2.expert_bytes);
   if (!globals_.empty()) total += experts * 4 * sizeof(float);
   if (layout_.bias)
@@ -196,7 +196,8 @@ Status MmaPacker::check_values() {
 }
 
 Status MmaPacker::allocate(MmaWeights& w) {
-  const size_t experts = static_cast<size_t>(spec_.experts), floats = experts * 2 * sizeof(float);
+  const size_t experts = static_cast<size_t>(spec_.held_experts()),
+               floats = experts * 2 * sizeof(float);
   MOETUNE_ASSIGN_OR_RETURN(w.w13_, allocate_memory(context_, experts * layout_.w13.expert_bytes));
   MOETUNE_ASSIGN_OR_RETURN(w.w2_, allocate_memory(context_, experts * layout_.w2.expert_bytes));
   if (format_parts(spec_.weights).has_global) {
@@ -214,9 +215,9 @@ Status MmaPacker::allocate(MmaWeights& w) {
 
 Result<std::shared_ptr<PackedWeights>> MmaPacker::pack(WeightSource& source) {
   // Fewer, while candidates race on a part of the layer: then nothing is routed to the others.
-  if (source.chunks() < 1 || source.chunks() > spec_.experts) {
+  if (source.chunks() < 1 || source.chunks() > spec_.held_experts()) {
     return Error{ErrorCode::kInvalidArgument, fmt::format("fused_moe: weights of {} experts for {}",
-                                                          source.chunks(), spec_.experts)};
+                                                          source.chunks(), spec_.held_experts())};
   }
   MOETUNE_RETURN_IF_ERROR(context_->make_current());
   auto weights = std::make_shared<MmaWeights>();
@@ -277,7 +278,7 @@ Status MmaPacker::unpack(const MmaWeights& weights, WeightSink& sink) {
   };
   const Matrix matrices[2] = {matrix(0), matrix(1)};
   const CUdeviceptr packed[2] = {weights.w13(), weights.w2()};
-  for (int64_t e = 0; e < spec_.experts; ++e) {
+  for (int64_t e = 0; e < spec_.held_experts(); ++e) {
     for (int i = 0; i < 2; ++i) {
       MOETUNE_RETURN_IF_ERROR(unpack_matrix(
           matrices[i], packed[i] + static_cast<CUdeviceptr>(e * matrices[i].layout->expert_bytes),

@@ -11,7 +11,7 @@ int64_t most_tiles(int64_t pairs, int64_t experts, int token_tile) {
 
 WorkspaceLayout workspace_layout(const FusedMoeSpec& spec, const WeightLayout& layout,
                                  const GemmTactic& gemm1, const GemmTactic& gemm2, int64_t tokens) {
-  const int64_t pass = std::min(tokens, kPassTokens), pairs = pass * spec.top_k;
+  const int64_t pass = std::min(tokens, kPassTokens), pairs = pass * spec.slots();
   WorkspaceLayout w;
   auto take = [&w](int64_t bytes) {
     const size_t at = w.bytes;
@@ -23,12 +23,12 @@ WorkspaceLayout workspace_layout(const FusedMoeSpec& spec, const WeightLayout& l
   w.row_of_pair = take(pairs * 4);
   w.token_of_row = take(pairs * 4);
   w.tile_counts = take(8);
-  w.histograms = take((pairs / kernels::kPairsPerGroupBlock + 1) * spec.experts * 4);
-  w.tiles[0] =
-      take(most_tiles(pairs, spec.experts, gemm1.token_tile) * int64_t{sizeof(kernels::Tile)});
-  w.tiles[1] =
-      take(most_tiles(pairs, spec.experts, gemm2.token_tile) * int64_t{sizeof(kernels::Tile)});
-  w.aligned_hidden = take(needs_alignment(spec) ? pass * aligned_columns(spec) * 2 : 0);
+  w.histograms = take((pairs / kernels::kPairsPerGroupBlock + 1) * spec.held_experts() * 4);
+  w.tiles[0] = take(most_tiles(pairs, spec.held_experts(), gemm1.token_tile) *
+                    int64_t{sizeof(kernels::Tile)});
+  w.tiles[1] = take(most_tiles(pairs, spec.held_experts(), gemm2.token_tile) *
+                    int64_t{sizeof(kernels::Tile)});
+  w.own_hidden = take(copies_hidden(spec) ? pass * aligned_columns(spec) * 2 : 0);
   w.activations = take(pairs * layout.activation_columns * 2);
   if (gemm2.path != GemmPath::kCombine)
     w.rows = take(pairs * layout.w2.groups * kernels::kGroupRows * 4);

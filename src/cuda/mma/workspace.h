@@ -24,17 +24,23 @@ struct WorkspaceLayout {
   size_t tile_counts = 0;
   size_t histograms = 0;
   size_t tiles[2] = {};
-  size_t aligned_hidden = 0;  ///< Only where rows of hidden states are no multiples of 16 bytes.
-  size_t activations = 0;     ///< [pairs, activation_columns] bf16
-  size_t rows = 0;  ///< [pairs, groups * 16] f32: GEMM 2's, where a combine kernel follows.
+  size_t own_hidden = 0;   ///< Only where copies_hidden().
+  size_t activations = 0;  ///< [pairs, activation_columns] bf16
+  size_t rows = 0;         ///< [pairs, groups * 16] f32: GEMM 2's, where a combine kernel follows.
   size_t bytes = 0;
 };
 
 WorkspaceLayout workspace_layout(const FusedMoeSpec& spec, const WeightLayout& layout,
                                  const GemmTactic& gemm1, const GemmTactic& gemm2, int64_t tokens);
 
-/// Whether hidden states are copied to aligned rows first, and how many values such a row has.
-inline bool needs_alignment(const FusedMoeSpec& spec) { return spec.hidden % 8 != 0; }
+/// Whether hidden states are copied first, to rows of whole 16 bytes or rounded, and how many
+/// values such a row has.
+inline bool rounds_activations(const FusedMoeSpec& spec) {
+  return spec.activations != ActivationFormat::kA16;
+}
+inline bool copies_hidden(const FusedMoeSpec& spec) {
+  return spec.hidden % 8 != 0 || rounds_activations(spec);
+}
 inline int64_t aligned_columns(const FusedMoeSpec& spec) { return (spec.hidden + 7) / 8 * 8; }
 
 }  // namespace moetune::cuda

@@ -89,6 +89,7 @@ Problem moe_problem(const FusedMoeSpec& spec) {
   put("activation", to_string(spec.activation));
   put("output", to_string(spec.output));
   put_unless("global_experts", spec.global_experts, spec.experts);
+  put_unless("shared_experts", spec.shared_experts, 0);
   put_unless("bias", spec.bias ? 1 : 0, 0);
   put_unless("tp", spec.tp, kOptional.tp);
   put_unless("ep", spec.ep, kOptional.ep);
@@ -119,6 +120,7 @@ Result<FusedMoeSpec> moe_spec_of(const Problem& problem) {
   spec.global_experts = spec.experts;
   read.number("global_experts", spec.global_experts);
   read.number("top_k", spec.top_k);
+  read.number("shared_experts", spec.shared_experts);
   read.word("weights", parse_weight_format, spec.weights);
   read.word("activations", parse_activation_format, spec.activations);
   read.word("activation", parse_activation, spec.activation);

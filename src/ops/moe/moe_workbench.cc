@@ -125,7 +125,8 @@ class MoeWorkbench final : public Workbench {
     const auto routing = make_routing(routed_spec(scale), **workload, tokens(c, scale), c.seed,
                                       static_cast<uint64_t>(sample), options_.threads);
     if (!routing.ok()) return {};
-    const std::vector<int64_t> rows = rows_per_expert(routing->ids, 0, spec_.experts);
+    std::vector<int64_t> rows = rows_per_expert(routing->ids, 0, spec_.experts);
+    rows.insert(rows.end(), static_cast<size_t>(spec_.shared_experts), routing->tokens);
     return known->second = moe_work(spec_, rows, routing->tokens);
   }
 
@@ -147,7 +148,7 @@ class MoeWorkbench final : public Workbench {
   // As traffic sees it: at a smaller scale there are fewer experts.
   FusedMoeSpec routed_spec(Scale scale) const {
     FusedMoeSpec routed = spec_;
-    const int64_t few = scale == Scale::kSubset ? subset_.chunks() : spec_.experts;
+    const int64_t few = scale == Scale::kSubset ? subset_.chunks() : spec_.held_experts();
     if (few < spec_.experts) routed.experts = routed.global_experts = few;
     return routed;
   }
@@ -236,16 +237,18 @@ class MoeWorkbench final : public Workbench {
 }  // namespace
 
 int64_t subset_experts(const FusedMoeSpec& spec, size_t last_level_cache_bytes) {
-  // The router cannot keep to a few experts where it has to spread over groups or over ranks.
-  if (spec.router.groups > 1 || spec.ep > 1) return spec.experts;
+  // The router cannot keep to a few experts where it has to spread over groups or over ranks; and
+  // shared ones, which come last, cannot be left out.
+  if (spec.router.groups > 1 || spec.ep > 1 || spec.shared_experts > 0) return spec.held_experts();
   const int64_t bytes = 3 * static_cast<int64_t>(last_level_cache_bytes);
   const int64_t enough = bytes / expert_weight_bytes(spec) + 1;
   const int64_t few = std::max<int64_t>({enough, 2 * spec.top_k, 8});
-  return 2 * few <= spec.experts ? few : spec.experts;
+  return 2 * few <= spec.experts ? few : spec.held_experts();
 }
 
 int64_t subset_tokens(const FusedMoeSpec& spec, size_t last_level_cache_bytes, int64_t tokens) {
   const int64_t few = subset_experts(spec, last_level_cache_bytes);
+  if (few >= spec.experts) return tokens;
   return std::max<int64_t>(1, (tokens * few + spec.experts / 2) / spec.experts);
 }
 

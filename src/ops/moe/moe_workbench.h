@@ -40,8 +40,8 @@ struct MoeWorkbenchOptions {
 Result<std::unique_ptr<Workbench>> make_moe_workbench(const FusedMoeSpec& spec,
                                                       const MoeWorkbenchOptions& options);
 
-/// Experts that Scale::kSubset holds: spec.experts where a subset would save nothing or the router
-/// could not keep to it (expert groups, several ranks).
+/// Experts that Scale::kSubset holds: spec.held_experts() where a subset would save nothing or the
+/// router could not keep to it (expert groups, several ranks).
 int64_t subset_experts(const FusedMoeSpec& spec, size_t last_level_cache_bytes);
 
 /// Tokens of a call at Scale::kSubset, so that an expert gets as many rows as in the whole. At

@@ -197,12 +197,12 @@ class RandomWeights final : public WeightSource {
     }
   }
 
-  int64_t chunks() const override { return spec_.experts; }
+  int64_t chunks() const override { return spec_.held_experts(); }
 
   Result<Tensors> chunk(int64_t index) override {
-    if (index < 0 || index >= spec_.experts) {
+    if (index < 0 || index >= chunks()) {
       return Error{ErrorCode::kInvalidArgument,
-                   fmt::format("expert {} of {} was asked for", index, spec_.experts)};
+                   fmt::format("expert {} of {} was asked for", index, chunks())};
     }
     expert_ = static_cast<uint64_t>(index);
     const int64_t half = spec_.gated() ? spec_.intermediate : 0;

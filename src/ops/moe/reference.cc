@@ -147,6 +147,18 @@ std::vector<std::vector<double>> multiply(const Matrix& matrix,
   return products;
 }
 
+// Rounds to the activation format.
+void round_activations(ActivationFormat format, std::vector<double>& values) {
+  if (format == ActivationFormat::kA16) return;
+  const std::vector<float> plain(values.begin(), values.end());
+  std::vector<uint8_t> codes(plain.size());
+  for (size_t first = 0; first < plain.size(); first += kFp8Block) {
+    const size_t count = std::min<size_t>(kFp8Block, plain.size() - first);
+    const double scale = quantise_fp8(std::span(plain).subspan(first, count), &codes[first]);
+    for (size_t i = first; i < first + count; ++i) values[i] = e4m3_to_float(codes[i]) * scale;
+  }
+}
+
 // y of one expert for several tokens' hidden states: [xs.size()][hidden].
 std::vector<std::vector<double>> expert_outputs(const FusedMoeSpec& spec,
                                                 const ExpertWeights& expert,
@@ -168,6 +180,7 @@ std::vector<std::vector<double>> expert_outputs(const FusedMoeSpec& spec,
       h[i] = round_to_bf16(static_cast<float>(activate(spec.activation, gate, up)));
     }
     h.resize(intermediate);
+    round_activations(spec.activations, h);
   }
   std::vector<std::vector<double>> ys = multiply(
       {spec.weights, spec.hidden, spec.intermediate, spec.hidden, expert.w2, expert.w2_scales}, hs,
@@ -205,6 +218,7 @@ std::vector<double> hidden_of(const FusedMoeSpec& spec, const MoeArguments& args
   std::vector<double> x(static_cast<size_t>(spec.hidden));
   for (size_t i = 0; i < x.size(); ++i)
     x[i] = bf16_to_float(args.hidden[static_cast<size_t>(token * spec.hidden) + i]);
+  round_activations(spec.activations, x);
   return x;
 }
 
@@ -244,6 +258,10 @@ Result<ReferenceRows> reference_rows(const FusedMoeSpec& spec, WeightSource& wei
       if (slot.expert < 0 || local < 0 || local >= spec.experts) continue;
       by_expert[local].push_back(shares.size());
       shares.push_back({row, slot.weight, {}});
+    }
+    for (int64_t shared = spec.experts; shared < spec.held_experts(); ++shared) {
+      by_expert[shared].push_back(shares.size());
+      shares.push_back({row, 1.0, {}});
     }
   }
   MOETUNE_RETURN_IF_ERROR(compute_shares(spec, weights, args, tokens, threads, by_expert, shares));

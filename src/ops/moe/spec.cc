@@ -21,7 +21,8 @@ constexpr Names<WeightFormat, 6> kWeightFormats{{{WeightFormat::kBf16, "bf16"},
                                                  {WeightFormat::kFp8Block, "fp8-block"},
                                                  {WeightFormat::kNvfp4, "nvfp4"},
                                                  {WeightFormat::kMxfp4, "mxfp4"}}};
-constexpr Names<ActivationFormat, 1> kActivationFormats{{{ActivationFormat::kA16, "a16"}}};
+constexpr Names<ActivationFormat, 2> kActivationFormats{
+    {{ActivationFormat::kA16, "a16"}, {ActivationFormat::kFp8Block, "fp8-block"}}};
 constexpr Names<Activation, 4> kActivations{{{Activation::kSwiGlu, "swiglu"},
                                              {Activation::kSwiGluClamped, "swiglu-clamped"},
                                              {Activation::kRelu2, "relu2"},
@@ -68,6 +69,14 @@ Status check_sizes(const FusedMoeSpec& spec) {
     return invalid(
         fmt::format("{} of {} experts are held, but ep is 1", spec.experts, spec.global_experts),
         "set ep to the number of ranks that share the experts");
+  }
+  if (spec.shared_experts < 0 || spec.shared_experts > kMaxMoeShared) {
+    return invalid(fmt::format("shared_experts is {}; it must be from 0 to {}", spec.shared_experts,
+                               kMaxMoeShared));
+  }
+  if (spec.shared_experts > 0 && spec.ep > 1) {
+    return invalid("shared experts are part of the operator only where ep is 1",
+                   "with expert parallelism, run them as a layer of their own");
   }
   const bool two_per_byte =
       spec.weights == WeightFormat::kNvfp4 || spec.weights == WeightFormat::kMxfp4;
@@ -117,6 +126,10 @@ int64_t matrix_bytes(WeightFormat format, int64_t rows, int64_t k) {
 Status validate(const FusedMoeSpec& spec) {
   MOETUNE_RETURN_IF_ERROR(check_sizes(spec));
   MOETUNE_RETURN_IF_ERROR(check_router(spec));
+  if (spec.activations == ActivationFormat::kFp8Block && spec.weights != WeightFormat::kFp8Block) {
+    return invalid(fmt::format("fp8-block activations with {} weights", to_string(spec.weights)),
+                   "they go with fp8-block weights; others take a16");
+  }
   if (spec.output != DataType::kBf16 && spec.output != DataType::kF32) {
     return invalid(fmt::format("output type {} is neither bf16 nor f32", to_string(spec.output)));
   }

@@ -59,6 +59,7 @@ Result<ExpertWeights> view_expert(const FusedMoeSpec& spec, const Tensors& chunk
 
 FusedMoeSpec exact_variant(FusedMoeSpec spec) {
   if (spec.gated()) spec.activation = Activation::kGatePlusUp;
+  spec.activations = ActivationFormat::kA16;
   spec.given_routing = true;
   return spec;
 }

@@ -46,7 +46,8 @@ enum class DataKind : uint8_t {
 };
 
 /// The same problem with what is not exact left out: gate + up in place of a gated activation
-/// (relu² is exact), and given routing (whose weights make_inputs() takes from {1/2, 1}).
+/// (relu² is exact), activations as bf16, and given routing (whose weights make_inputs() takes from
+/// {1/2, 1}).
 FusedMoeSpec exact_variant(FusedMoeSpec spec);
 
 /// Random weights that follow from the arguments alone, on every machine; an expert's do not depend
