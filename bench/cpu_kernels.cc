@@ -1,9 +1,9 @@
 // Times the CPU layer against this machine's ceilings, and shows what each parameter of a tactic is
 // worth.
 //
-//   cpu_kernels [--model qwen3|mixtral-tp8|glm5-tp8] [--weights bf16|nvfp4] [--tokens 1,4,64,512]
-//   [--workload uniform|zipf]
-//               [--threads N] [--experts N] [--search] [--stage-tactic TEXT]
+//   cpu_kernels [--model qwen3|gpt-oss|mixtral-tp8|glm5-tp8] [--weights FORMAT]
+//               [--tokens 1,4,64,512] [--workload uniform|zipf] [--threads N] [--experts N]
+//               [--search]
 //
 // Without --search: one line per number of tokens with the default tactic. With it: each stage's
 // parameters are improved one after the other from the default on, and the loss of every value
@@ -13,7 +13,6 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
-#include <cstring>
 #include <map>
 #include <random>
 #include <string>
@@ -23,6 +22,7 @@
 #include "cpu/isa.h"
 #include "cpu/layer.h"
 #include "cpu/topology.h"
+#include "ops/moe/weights.h"
 
 namespace moetune::cpu {
 namespace {
@@ -42,36 +42,27 @@ struct Options {
 FusedMoeSpec spec_of(const Options& options) {
   FusedMoeSpec spec;
   spec.hidden = 2048, spec.intermediate = 768, spec.experts = 128, spec.top_k = 8;
+  if (options.model == "gpt-oss") {
+    spec.hidden = 2880, spec.intermediate = 2880, spec.experts = 32, spec.top_k = 4;
+    spec.activation = Activation::kSwiGluClamped, spec.bias = true;
+  }
   if (options.model == "mixtral-tp8")
     spec.hidden = 4096, spec.intermediate = 1792, spec.experts = 8, spec.top_k = 2;
   if (options.model == "glm5-tp8")
     spec.hidden = 6144, spec.intermediate = 256, spec.experts = 256, spec.top_k = 8;
   if (options.experts != 0) spec.experts = options.experts;
   spec.global_experts = spec.experts;
-  spec.weights = options.weights == "bf16" ? WeightFormat::kBf16 : WeightFormat::kNvfp4;
+  spec.weights = parse_weight_format(options.weights).value();
   return spec;
 }
 
 // Every expert gets the same random weights, each in its own memory.
 PanelWeights random_weights(const FusedMoeSpec& spec, ThreadPool& pool) {
-  const bool nvfp4 = spec.weights == WeightFormat::kNvfp4;
-  std::mt19937 random(1);
-  const auto values = [&](int64_t rows, int64_t k) {
-    std::vector<uint8_t> bytes(static_cast<size_t>(rows * k * (nvfp4 ? 1 : 4) / 2));
-    for (uint8_t& byte : bytes) byte = static_cast<uint8_t>(random());
-    if (!nvfp4)
-      for (size_t i = 1; i < bytes.size(); i += 2)
-        bytes[i] = static_cast<uint8_t>((bytes[i] & 0x80) | 0x3C);
-    return bytes;
-  };
-  const std::vector<uint8_t> w13 = values(2 * spec.intermediate, spec.hidden);
-  const std::vector<uint8_t> w2 = values(spec.hidden, spec.intermediate);
-  const std::vector<uint8_t> scales(w13.size(), 0x30);
+  const auto source = make_random_weights(spec, DataKind::kRealistic, 1).value();
+  const Tensors expert = source->chunk(0).value();
   PanelWeights packed = PanelWeights::allocate(spec).value();
-  pool.for_pieces(spec.experts, 1, [&](int64_t first, int64_t) {
-    (void)packed.pack(first, {w13.data(), w13.data() + w13.size() / 2, w2.data(), scales.data(),
-                              scales.data(), scales.data(), 0.02f, 0.02f, 0.02f});
-  });
+  pool.for_pieces(spec.experts, 1,
+                  [&](int64_t first, int64_t) { (void)packed.pack(first, expert); });
   return packed;
 }
 
@@ -331,6 +322,7 @@ bool parse(int argc, char** argv, Options& options) {
     if (flag == "--model") {
       options.model = value;
     } else if (flag == "--weights") {
+      if (!parse_weight_format(value)) return false;
       options.weights = value;
     } else if (flag == "--workload") {
       options.workload = value;
@@ -358,9 +350,10 @@ int main(int argc, char** argv) {
   if (!moetune::cpu::parse(argc, argv, options)) {
     fmt::print(
         stderr,
-        "usage: cpu_kernels [--model qwen3|mixtral-tp8|glm5-tp8] [--weights bf16|nvfp4] [--tokens "
-        "1,4,64]\n"
-        "                   [--workload uniform|zipf] [--threads N] [--experts N] [--search]\n");
+        "usage: cpu_kernels [--model qwen3|gpt-oss|mixtral-tp8|glm5-tp8] [--weights FORMAT]\n"
+        "                   [--tokens 1,4,64] [--workload uniform|zipf] [--threads N] [--experts "
+        "N]\n"
+        "                   [--search]\n");
     return 2;
   }
   return moetune::cpu::run(options);

@@ -9,8 +9,8 @@
 #include "cpu/isa.h"
 #include "cpu/layer.h"
 #include "cpu/panel_weights.h"
+#include "ops/moe/format.h"
 #include "ops/moe/router.h"
-#include "ops/moe/weights.h"
 
 namespace moetune::cpu {
 
@@ -29,26 +29,6 @@ class PackedPanels final : public PackedWeights {
  private:
   PanelWeights panels_;
 };
-
-// A chunk's matrices where the packing wants them.
-ExpertWeights split_gate_and_up(const FusedMoeSpec& spec, const moetune::ExpertWeights& whole) {
-  const int64_t bits = spec.weights == WeightFormat::kNvfp4 ? 4 : 16;
-  const int64_t gate_rows = spec.gated() ? spec.intermediate : 0;
-  const auto* w13 = static_cast<const uint8_t*>(whole.w13);
-  ExpertWeights parts{.gate = w13,
-                      .up = w13 + gate_rows * (spec.hidden * bits / 8),
-                      .down = static_cast<const uint8_t*>(whole.w2)};
-  if (spec.weights == WeightFormat::kNvfp4) {
-    const auto* w13_scales = static_cast<const uint8_t*>(whole.w13_scales);
-    parts.gate_scales = w13_scales;
-    parts.up_scales = w13_scales + gate_rows * ((spec.hidden + kBlock - 1) / kBlock);
-    parts.down_scales = static_cast<const uint8_t*>(whole.w2_scales);
-  }
-  parts.gate_multiplier = whole.gate_global;
-  parts.up_multiplier = whole.up_global;
-  parts.down_multiplier = whole.down_global;
-  return parts;
-}
 
 // Where the routing of a call lies in the workspace: before what the layer itself needs.
 struct RoutingPlace {
@@ -167,13 +147,23 @@ class PackedRunner final : public TunableRunner {
     MOETUNE_ASSIGN_OR_RETURN(PanelWeights panels, PanelWeights::allocate(spec_));
     for (int64_t expert = 0; expert < std::min(source.chunks(), spec_.experts); ++expert) {
       MOETUNE_ASSIGN_OR_RETURN(const Tensors chunk, source.chunk(expert));
-      MOETUNE_ASSIGN_OR_RETURN(const moetune::ExpertWeights whole, view_expert(spec_, chunk));
-      MOETUNE_RETURN_IF_ERROR(panels.pack(expert, split_gate_and_up(spec_, whole)));
+      MOETUNE_RETURN_IF_ERROR(panels.pack(expert, chunk));
     }
     return std::shared_ptr<PackedWeights>(std::make_shared<PackedPanels>(std::move(panels)));
   }
 
-  Status unpack(const PackedWeights& weights, WeightSink& sink) const override;
+  Status unpack(const PackedWeights& weights, WeightSink& sink) const override {
+    const PanelWeights& panels = static_cast<const PackedPanels&>(weights).panels();
+    Tensors tensors = expert_tensors(spec_);
+    std::vector<std::vector<uint32_t>> storage;
+    for (Tensor& tensor : tensors)
+      tensor.data = storage.emplace_back((tensor.bytes() + 3) / 4).data();
+    for (int64_t expert = 0; expert < spec_.experts; ++expert) {
+      panels.unpack(expert, tensors);
+      MOETUNE_RETURN_IF_ERROR(sink.chunk(expert, tensors));
+    }
+    return {};
+  }
 
  private:
   static Status check_layout(const std::string& layout) {
@@ -199,61 +189,6 @@ class PackedRunner final : public TunableRunner {
   std::vector<Scheme> schemes_;
 };
 
-// One expert's tensors of moe_spec.h, owned.
-struct UnpackedExpert {
-  explicit UnpackedExpert(const FusedMoeSpec& spec) : nvfp4(spec.weights == WeightFormat::kNvfp4) {
-    const DataType type = nvfp4 ? DataType::kE2M1x2 : DataType::kBf16;
-    add("w13", type, {spec.w13_rows(), spec.hidden});
-    if (nvfp4) {
-      add("w13_scales", DataType::kF8E4M3, {spec.w13_rows(), (spec.hidden + kBlock - 1) / kBlock});
-      add("w13_global", DataType::kF32, {2});
-    }
-    add("w2", type, {spec.hidden, spec.intermediate});
-    if (nvfp4) {
-      add("w2_scales", DataType::kF8E4M3, {spec.hidden, (spec.intermediate + kBlock - 1) / kBlock});
-      add("w2_global", DataType::kF32, {1});
-    }
-  }
-
-  void add(const char* name, DataType type, std::vector<int64_t> shape) {
-    Tensor tensor{name, type, std::move(shape), nullptr};
-    storage.emplace_back(tensor.bytes());
-    tensor.data = storage.back().data();
-    tensors.push_back(std::move(tensor));
-  }
-  uint8_t* data(size_t index) { return storage[index].data(); }
-
-  bool nvfp4;
-  std::vector<std::vector<uint8_t>> storage;
-  Tensors tensors;
-};
-
-Status PackedRunner::unpack(const PackedWeights& weights, WeightSink& sink) const {
-  const PanelWeights& panels = static_cast<const PackedPanels&>(weights).panels();
-  UnpackedExpert expert(spec_);
-  const int64_t gate_rows = spec_.gated() ? spec_.intermediate : 0;
-  const int64_t row_bytes = spec_.hidden * (expert.nvfp4 ? 4 : 16) / 8;
-  MutableExpertWeights parts{.gate = expert.data(0),
-                             .up = expert.data(0) + gate_rows * row_bytes,
-                             .down = expert.data(expert.nvfp4 ? 3 : 1)};
-  if (expert.nvfp4) {
-    parts.gate_scales = expert.data(1);
-    parts.up_scales = expert.data(1) + gate_rows * ((spec_.hidden + kBlock - 1) / kBlock);
-    parts.down_scales = expert.data(4);
-  }
-  for (int64_t e = 0; e < spec_.experts; ++e) {
-    panels.unpack(e, parts);
-    if (expert.nvfp4) {
-      const Multipliers& factors = panels.multipliers(e);
-      expert.tensors[2].as<float>()[0] = factors.gate;
-      expert.tensors[2].as<float>()[1] = factors.up;
-      expert.tensors[5].as<float>()[0] = factors.down;
-    }
-    MOETUNE_RETURN_IF_ERROR(sink.chunk(e, expert.tensors));
-  }
-  return {};
-}
-
 }  // namespace
 
 Result<std::shared_ptr<Machine>> open_machine(int threads) {
@@ -273,14 +208,9 @@ Result<std::shared_ptr<Machine>> open_machine(int threads) {
 Result<std::unique_ptr<TunableRunner>> make_packed_runner(const FusedMoeSpec& spec,
                                                           std::shared_ptr<Machine> machine) {
   MOETUNE_RETURN_IF_ERROR(validate(spec));
-  MOETUNE_RETURN_IF_ERROR(PanelWeights::supports(spec));
   if (spec.shared_experts > 0 || spec.activations != ActivationFormat::kA16) {
     return Error{ErrorCode::kUnsupported,
                  "cpu.packed has no shared experts and no fp8-block activations yet"};
-  }
-  if (spec.bias) {
-    return Error{ErrorCode::kUnsupported, "cpu.packed does not add biases to its GEMMs yet",
-                 "models with expert biases (gpt-oss) cannot be tuned on the CPU in this version"};
   }
   return std::unique_ptr<TunableRunner>(std::make_unique<PackedRunner>(spec, std::move(machine)));
 }

@@ -26,7 +26,7 @@ struct Machine {
 /// kInvalidArgument for a number of threads below 0 or above 1024.
 Result<std::shared_ptr<Machine>> open_machine(int threads);
 
-/// kUnsupported, with what is missing, for a specification that these kernels do not compute.
+/// kInvalidArgument for a specification that is not valid; all others have kernels.
 Result<std::unique_ptr<TunableRunner>> make_packed_runner(const FusedMoeSpec& spec,
                                                           std::shared_ptr<Machine> machine);
 

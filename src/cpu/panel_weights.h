@@ -1,10 +1,10 @@
 // One layer's experts, repacked into the panel streams that the kernels read
 // (kernels/kernel_table.h), and back.
 //
-// Of each expert first the panels of w13, then those of w2, in one piece of memory: what a token
-// needs of an expert is one address stream. Where the activation has a gate, a panel of w13 holds
-// 16 gate rows and the 16 up rows of the same outputs, so that GEMM 1's tile has both sides of the
-// activation at hand.
+// Of each expert first the panels of w13, then those of w2, then biases, in one piece of memory:
+// what a token needs of an expert is one address stream. Where the activation has a gate, a panel
+// of w13 holds 16 gate rows and the 16 up rows of the same outputs, so that GEMM 1's tile has both
+// sides of the activation at hand.
 //
 // Rows are padded to whole panels and k to whole blocks of 16, with zeros, inside the packed memory
 // only.
@@ -14,38 +14,12 @@
 #include <vector>
 
 #include "cpu/buffer.h"
-#include "cpu/threads.h"
+#include "cpu/panel_stream.h"
 #include "moetune/moe_spec.h"
 #include "moetune/result.h"
+#include "moetune/tensor.h"
 
 namespace moetune::cpu {
-
-/// One expert's weights as checkpoints hold them, row-major: `gate` and `up` [intermediate,
-/// hidden], `down` [hidden, intermediate]. bf16: 16-bit values, no scales. nvfp4: two codes a byte,
-/// the low nibble the even k, rows of ceil(k / 2) bytes; scales e4m3, linear, rows of ceil(k / 16)
-/// bytes. `gate` is unused without a gate (relu2).
-struct ExpertWeights {
-  const uint8_t* gate = nullptr;
-  const uint8_t* up = nullptr;
-  const uint8_t* down = nullptr;
-  const uint8_t* gate_scales = nullptr;
-  const uint8_t* up_scales = nullptr;
-  const uint8_t* down_scales = nullptr;
-  float gate_multiplier =
-      1.f;  ///< The global scale as a factor: 1 / gs of formats that divide by it.
-  float up_multiplier = 1.f;
-  float down_multiplier = 1.f;
-};
-
-/// The same, to be written.
-struct MutableExpertWeights {
-  uint8_t* gate = nullptr;
-  uint8_t* up = nullptr;
-  uint8_t* down = nullptr;
-  uint8_t* gate_scales = nullptr;
-  uint8_t* up_scales = nullptr;
-  uint8_t* down_scales = nullptr;
-};
 
 /// Sizes of one packed matrix.
 struct PanelGrid {
@@ -56,6 +30,7 @@ struct PanelGrid {
   int64_t bytes() const { return panels * panel_bytes; }
 };
 
+/// The global scales.
 struct Multipliers {
   float gate = 1.f;
   float up = 1.f;
@@ -65,46 +40,43 @@ struct Multipliers {
 /// Thread-compatible; reading, and packing different experts, may happen at once.
 class PanelWeights {
  public:
-  /// Whether the layout exists for a specification's weight format. kUnsupported, with the formats
-  /// there are.
-  static Status supports(const FusedMoeSpec& spec);
   /// Bytes that `allocate` takes.
   static int64_t bytes(const FusedMoeSpec& spec);
-  /// Room for every expert of `spec`, all zeros.
+  /// Room for every expert of `spec`, which must be valid, all zeros.
   static Result<PanelWeights> allocate(const FusedMoeSpec& spec);
 
   PanelWeights() = default;
 
-  /// Packs one expert. kInvalidArgument for a scale that is negative or NaN, which no quantiser
-  /// writes.
-  Status pack(int64_t expert, const ExpertWeights& weights);
-  /// The exact inverse: the same bits, in rows of the same sizes.
-  void unpack(int64_t expert, const MutableExpertWeights& weights) const;
+  /// Packs one expert, once: the tensors of moe_spec.h. kInvalidArgument where one is missing or
+  /// has another type or shape, and for values that no quantiser writes (pack_panel).
+  Status pack(int64_t expert, const Tensors& chunk);
+  /// The exact inverse, into tensors as expert_tensors() lists them: the same bits.
+  void unpack(int64_t expert, const Tensors& chunk) const;
 
   const FusedMoeSpec& spec() const { return spec_; }
-  bool is_nvfp4() const { return spec_.weights == WeightFormat::kNvfp4; }
   const PanelGrid& w13() const { return w13_; }
   const PanelGrid& w2() const { return w2_; }
-  const uint8_t* w13(int64_t expert) const { return buffer_.data() + expert * expert_bytes(); }
+  const uint8_t* w13(int64_t expert) const { return buffer_.data() + expert * expert_bytes_; }
   const uint8_t* w2(int64_t expert) const { return w13(expert) + w13_.bytes(); }
+  /// In the order of panels' rows, zeros where those are padded; null without biases.
+  const float* w13_bias(int64_t expert) const {
+    if (!spec_.bias) return nullptr;
+    return reinterpret_cast<const float*>(w2(expert) + w2_.bytes());
+  }
+  const float* w2_bias(int64_t expert) const {
+    return spec_.bias ? w13_bias(expert) + w13_.panels * kPanelRows : nullptr;
+  }
   const Multipliers& multipliers(int64_t expert) const {
     return multipliers_[static_cast<size_t>(expert)];
   }
-  int64_t expert_bytes() const { return w13_.bytes() + w2_.bytes(); }
 
  private:
   FusedMoeSpec spec_;
   PanelGrid w13_;
   PanelGrid w2_;
+  int64_t expert_bytes_ = 0;
   Buffer buffer_;
   std::vector<Multipliers> multipliers_;
 };
-
-/// Bytes of the stream of one panel with `k_blocks` blocks, and the offset in it at which a block
-/// begins that starts a scale group.
-int64_t panel_bytes(WeightFormat format, int64_t k_blocks);
-inline int64_t panel_offset(WeightFormat format, int64_t block) {
-  return panel_bytes(format, block);
-}
 
 }  // namespace moetune::cpu

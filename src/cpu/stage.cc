@@ -49,6 +49,10 @@ Epilogue epilogue(Activation activation) {
   return Epilogue::kSwiGlu;
 }
 
+const float* panel_bias(const float* bias, int64_t index) {
+  return bias == nullptr ? nullptr : bias + index * kPanelRows;
+}
+
 void finish(const Gemm1& gemm, const Task& task, int64_t index, const float* c) {
   const Multipliers& multipliers = gemm.weights.multipliers(task.expert->expert);
   const Epilogue kind = epilogue(gemm.weights.spec().activation);
@@ -56,14 +60,17 @@ void finish(const Gemm1& gemm, const Task& task, int64_t index, const float* c) 
   uint16_t* out =
       gemm.h + task.first_row * gemm.h_stride + index * (gated ? kHalfRows : kPanelRows);
   gemm.kernels.activate(kind, c, task.last_row - task.first_row,
-                        gated ? multipliers.gate : multipliers.up, multipliers.up, out,
+                        gated ? multipliers.gate : multipliers.up, multipliers.up,
+                        panel_bias(gemm.weights.w13_bias(task.expert->expert), index), out,
                         gemm.h_stride);
 }
 
 void finish(const Gemm2& gemm, const Task& task, int64_t index, const float* c) {
-  gemm.kernels.store(
-      c, task.last_row - task.first_row, gemm.weights.multipliers(task.expert->expert).down,
-      gemm.grouping.row_slot + task.first_row, gemm.y + index * kPanelRows, gemm.y_stride);
+  const int64_t expert = task.expert->expert;
+  gemm.kernels.store(c, task.last_row - task.first_row, gemm.weights.multipliers(expert).down,
+                     panel_bias(gemm.weights.w2_bias(expert), index),
+                     gemm.grouping.row_slot + task.first_row, gemm.y + index * kPanelRows,
+                     gemm.y_stride);
 }
 
 // ---- What they share ----
@@ -176,7 +183,8 @@ ScratchSizes scratch_sizes(const StageTactic& tactic, int64_t k_blocks,
   sizes.x_items = kTokenBlock * step * kernels.x_block_items + kPackOverrun;
   sizes.c_values =
       int64_t{kTokenBlock} * kPanelRows * (step == k_blocks ? 1 : tactic.panels_per_task);
-  sizes.staged_items = tactic.feed == Feed::kStaged ? step * kernels.staged_block_items : 0;
+  if (tactic.feed == Feed::kStaged)
+    sizes.staged_items = round_up(step, kStepBlocks) * kernels.staged_block_items;
   return sizes;
 }
 

@@ -100,7 +100,15 @@ StageTactic default_stage(const Matrix& matrix, const Load& load, const KernelTa
 }  // namespace
 
 const FormatKernels& format_kernels(const KernelTable& kernels, WeightFormat format) {
-  return format == WeightFormat::kNvfp4 ? kernels.nvfp4 : kernels.bf16;
+  switch (format) {
+    case WeightFormat::kBf16: return *kernels.bf16;
+    case WeightFormat::kFp16: return *kernels.fp16;
+    case WeightFormat::kFp8:
+    case WeightFormat::kFp8Block: return *kernels.fp8;
+    case WeightFormat::kNvfp4: return *kernels.nvfp4;
+    case WeightFormat::kMxfp4: return *kernels.mxfp4;
+  }
+  return *kernels.bf16;
 }
 
 std::string to_string(const StageTactic& tactic) {
@@ -110,20 +118,21 @@ std::string to_string(const StageTactic& tactic) {
 }
 
 Status validate(const StageTactic& tactic, const KernelTable& kernels, WeightFormat format) {
-  constexpr int kGroup = kBlock * kScaleGroup;
+  constexpr int kStep = kBlock * kStepBlocks;
   const FormatKernels& own = format_kernels(kernels, format);
   if (tactic.token_tile < 1 || tactic.token_tile > kernels.max_tile)
     return bad("token_tile", tactic.token_tile,
                fmt::format("1 to {} with {}", kernels.max_tile, kernels.name));
   if (tactic.panels_per_task < 1)
     return bad("panels_per_task", tactic.panels_per_task, "1 or more");
-  if (tactic.k_block < 0 || tactic.k_block % kGroup != 0)
-    return bad("k_block", tactic.k_block, fmt::format("0 or a multiple of {}", kGroup));
+  if (tactic.k_block < 0 || tactic.k_block % kStep != 0)
+    return bad("k_block", tactic.k_block, fmt::format("0 or a multiple of {}", kStep));
   if (tactic.prefetch_bytes < 0) return bad("prefetch_bytes", tactic.prefetch_bytes, "0 or more");
   if (tactic.feed == Feed::kStaged && own.stage == nullptr)
-    return Error{ErrorCode::kInvalidArgument,
-                 fmt::format("CPU tactic: {} kernels do not stage bf16", kernels.name),
-                 "They multiply the packed weights as they are: use feed = direct."};
+    return Error{
+        ErrorCode::kInvalidArgument,
+        fmt::format("CPU tactic: {} kernels do not stage {}", kernels.name, to_string(format)),
+        "They multiply the packed weights as they are: use feed = direct."};
   return {};
 }
 

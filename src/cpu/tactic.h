@@ -27,7 +27,7 @@ struct StageTactic {
   Feed feed = Feed::kDirect;
   int token_tile = 1;         ///< Tokens of one tile at most; an expert's tokens are split evenly.
   int panels_per_task = 1;    ///< Panels of 32 weight rows that a thread takes at once.
-  int k_block = 0;            ///< Values of k worked on at a time, a multiple of 64; 0: all of k.
+  int k_block = 0;            ///< Values of k worked on at a time, a multiple of 128; 0: all of k.
   int prefetch_bytes = 1024;  ///< How far ahead the weight stream is prefetched.
 
   bool operator==(const StageTactic&) const = default;
@@ -40,7 +40,7 @@ struct LayerTactic {
   bool operator==(const LayerTactic&) const = default;
 };
 
-/// The kernels of a format that PanelWeights::supports.
+/// The kernels of a format.
 const FormatKernels& format_kernels(const KernelTable& kernels, WeightFormat format);
 
 /// "direct/tile=1/panels=1/k=0/ahead=1024"

@@ -15,8 +15,8 @@ TEST(Ceilings, ArePositiveAndEndInTime) {
     ASSERT_TRUE(bytes_per_s.ok());
     EXPECT_GT(*bytes_per_s, 1e8) << to_string(isa);
     EXPECT_LT(*bytes_per_s, 1e13) << to_string(isa);
-    for (const FormatKernels& format : {kernels(isa).bf16, kernels(isa).nvfp4}) {
-      const double rate = multiply_rate(format, pool, 0.02);
+    for (const FormatKernels* format : {kernels(isa).bf16, kernels(isa).nvfp4}) {
+      const double rate = multiply_rate(*format, pool, 0.02);
       EXPECT_GT(rate, 1e8) << to_string(isa);
       EXPECT_LT(rate, 1e14) << to_string(isa);
     }

@@ -31,7 +31,7 @@ class Kernels : public ::testing::TestWithParam<Isa> {
     uint16_t out[kPanelRows] = {};
     c[5] = gate;
     c[kHalfRows + 5] = up;
-    table().activate(kind, c, 1, 1.f, 1.f, out, kPanelRows);
+    table().activate(kind, c, 1, 1.f, 1.f, nullptr, out, kPanelRows);
     return out[5];
   }
 };
@@ -67,7 +67,7 @@ struct Rows {
 };
 
 TEST_P(Kernels, PackedActivationsAreTokensSideBySide) {
-  const FormatKernels& kernels = table().bf16;
+  const FormatKernels& kernels = *table().bf16;
   const bool pairs = kernels.arithmetic == Arithmetic::kBf16Pairs;
   for (int tokens = 1; tokens <= table().max_tile; ++tokens)
     for (const int64_t values : {1, 2, 15, 16, 17, 40, 63}) {
@@ -113,7 +113,7 @@ class FixedPointKernels : public Kernels {
  protected:
   void SetUp() override {
     Kernels::SetUp();
-    if (!IsSkipped() && table().nvfp4.arithmetic != Arithmetic::kInt16Pairs)
+    if (!IsSkipped() && table().nvfp4->arithmetic != Arithmetic::kInt16Pairs)
       GTEST_SKIP() << to_string(GetParam()) << " kernels multiply no integers";
   }
 };
@@ -127,7 +127,7 @@ TEST_P(FixedPointKernels, KeepEveryActivationToAShareOfItsBlocksLargest) {
         const uint32_t exponent = (t % 3 == 2 ? 0xFE : 0x80) - random() % (1u << (t + 1) % 6);
         return static_cast<uint16_t>(random() % 2 << 15 | exponent << 7 | random() % 128);
       });
-      const FixedPoint fixed(rows, table().nvfp4);
+      const FixedPoint fixed(rows, *table().nvfp4);
       for (int t = 0; t < tokens; ++t)
         for (int64_t k = 0; k < (values + kBlock - 1) / kBlock * kBlock; ++k) {
           int largest = 0;
@@ -145,7 +145,7 @@ TEST_P(FixedPointKernels, KeepEveryActivationToAShareOfItsBlocksLargest) {
 TEST_P(FixedPointKernels, TakeZerosAndWhatIsNextToZero) {
   for (const uint16_t value : {0x0000, 0x8000, 0x0001, 0x807F, 0x0080, 0x1234}) {
     const Rows rows(2, 32, [value](int t, int64_t) { return t == 0 ? value : uint16_t{0x3F80}; });
-    const FixedPoint fixed(rows, table().nvfp4);
+    const FixedPoint fixed(rows, *table().nvfp4);
     for (int64_t k = 0; k < 32; ++k) {
       ASSERT_NEAR(fixed.value(0, k), from_bf16(value), 0x1p-102) << value;
       ASSERT_EQ(fixed.value(1, k), 1.0);
@@ -162,7 +162,7 @@ TEST_P(FixedPointKernels, MarkBlocksWithWhatIsNotFinite) {
         const Rows rows(tokens, 41, [&](int t, int64_t k) {
           return t == victim && k == where ? bad : static_cast<uint16_t>(0x3F80 + k);
         });
-        const FixedPoint fixed(rows, table().nvfp4);
+        const FixedPoint fixed(rows, *table().nvfp4);
         for (int t = 0; t < tokens; ++t)
           for (int64_t block = 0; block < 3; ++block)
             ASSERT_EQ(std::isfinite(fixed.scale(block, t)), t != victim || block != where / kBlock)
@@ -219,6 +219,27 @@ TEST_P(Kernels, Bf16RoundsToNearestTiesToEven) {
     EXPECT_EQ(activate_one(Epilogue::kGatePlusUp, value, 0.f), bits) << value;
   EXPECT_EQ(from_bf16(activate_one(Epilogue::kRelu2, -3.f, 0.f)), 0.f);
   EXPECT_EQ(from_bf16(activate_one(Epilogue::kRelu2, 3.f, 0.f)), 9.f);
+}
+
+TEST_P(Kernels, BiasesAreOfRowsAndComeAfterScales) {
+  float c[2 * kPanelRows], bias[kPanelRows];
+  for (int i = 0; i < 2 * kPanelRows; ++i) c[i] = static_cast<float>(i + 1);
+  for (int i = 0; i < kPanelRows; ++i) bias[i] = static_cast<float>(100 - 3 * i);
+  uint16_t h[2 * kPanelRows];
+  table().activate(Epilogue::kGatePlusUp, c, 2, 2.f, 4.f, bias, h, kPanelRows);
+  for (int t = 0; t < 2; ++t)
+    for (int i = 0; i < kHalfRows; ++i) {
+      const int gate = t * kPanelRows + i, up = gate + kHalfRows;
+      ASSERT_EQ(h[gate], to_bf16(2 * c[gate] + bias[i] + 4 * c[up] + bias[i + kHalfRows]));
+    }
+  table().activate(Epilogue::kRelu2, c, 2, 2.f, 2.f, bias, h, kPanelRows);
+  for (int i = 0; i < 2 * kPanelRows; ++i)
+    ASSERT_EQ(h[i], to_bf16(std::pow(2 * c[i] + bias[i % kPanelRows], 2)));
+  const int32_t rows[2] = {1, 0};
+  float y[2 * kPanelRows];
+  table().store(c, 2, 0.5f, bias, rows, y, kPanelRows);
+  for (int i = 0; i < 2 * kPanelRows; ++i)
+    ASSERT_EQ(y[(i + kPanelRows) % (2 * kPanelRows)], 0.5f * c[i] + bias[i % kPanelRows]);
 }
 
 TEST_P(Kernels, CombineSumsInTheOrderOfSlots) {

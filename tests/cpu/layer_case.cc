@@ -6,32 +6,9 @@
 #include <cmath>
 #include <cstring>
 
+#include "ops/moe/reference.h"
+
 namespace moetune::cpu {
-namespace {
-
-constexpr double kFp4[8] = {0, 0.5, 1, 1.5, 2, 3, 4, 6};
-
-double from_e4m3(uint8_t bits) {
-  const int exponent = bits >> 3 & 15;
-  const int mantissa = bits & 7;
-  return exponent == 0 ? std::ldexp(mantissa, -9) : std::ldexp(8 + mantissa, exponent - 10);
-}
-
-double activate(Activation kind, double gate, double up) {
-  switch (kind) {
-    case Activation::kSwiGlu: return gate / (1 + std::exp(-gate)) * up;
-    case Activation::kSwiGluClamped: {
-      const double g = std::min(gate, 7.0);
-      const double u = std::clamp(up, -7.0, 7.0);
-      return g / (1 + std::exp(-1.702 * g)) * (u + 1);
-    }
-    case Activation::kRelu2: return up > 0 ? up * up : 0;
-    case Activation::kGatePlusUp: return gate + up;
-  }
-  return 0;
-}
-
-}  // namespace
 
 float from_bf16(uint16_t bits) {
   const uint32_t word = static_cast<uint32_t>(bits) << 16;
@@ -48,12 +25,6 @@ uint16_t to_bf16(double value) {
   return static_cast<uint16_t>((word + 0x7FFF + (word >> 16 & 1)) >> 16);
 }
 
-ExpertWeights RawExpert::view() const {
-  return {gate.values.data(), up.values.data(), down.values.data(),
-          gate.scales.data(), up.scales.data(), down.scales.data(),
-          gate.multiplier,    up.multiplier,    down.multiplier};
-}
-
 FusedMoeSpec small_spec(int64_t hidden, int64_t intermediate, int64_t experts, int top_k,
                         WeightFormat format, Activation activation) {
   FusedMoeSpec spec;
@@ -64,77 +35,42 @@ FusedMoeSpec small_spec(int64_t hidden, int64_t intermediate, int64_t experts, i
   spec.weights = format;
   spec.activation = activation;
   spec.output = DataType::kF32;
+  spec.given_routing = true;
   return spec;
 }
 
-RawMatrix LayerCase::random_matrix(int64_t rows, int64_t k, Values values) {
-  RawMatrix matrix;
-  matrix.rows = rows;
-  matrix.k = k;
-  std::normal_distribution<double> normal(0, 1 / std::sqrt(static_cast<double>(k)));
-  if (spec_.weights == WeightFormat::kBf16) {
-    matrix.values.resize(static_cast<size_t>(2 * rows * k));
-    for (int64_t i = 0; i < rows * k; ++i) {
-      const uint16_t bits =
-          to_bf16(values == Values::kClose ? normal(random_) : static_cast<int>(random_() % 3) - 1);
-      std::memcpy(&matrix.values[static_cast<size_t>(2 * i)], &bits, sizeof(bits));
-    }
-    return matrix;
-  }
-  matrix.values.resize(static_cast<size_t>(rows * ((k + 1) / 2)));
-  matrix.scales.resize(static_cast<size_t>(rows * ((k + 15) / 16)));
-  // Exact: codes 0, ±0.5, ±1 and scales 1 and 2. Close: any code; scales from subnormal to a few.
-  for (uint8_t& byte : matrix.values)
-    byte = values == Values::kClose
-               ? static_cast<uint8_t>(random_())
-               : static_cast<uint8_t>(random_() % 3 | (random_() % 2) << 3 | (random_() % 3) << 4 |
-                                      (random_() % 2) << 7);
-  if (k % 2 != 0)
-    for (int64_t row = 0; row < rows; ++row)
-      matrix.values[static_cast<size_t>((row + 1) * ((k + 1) / 2) - 1)] &= 0x0F;
-  for (uint8_t& scale : matrix.scales)
-    scale = values == Values::kExact ? (random_() % 2 != 0 ? 0x38 : 0x40)
-            : random_() % 16 == 0    ? static_cast<uint8_t>(random_() % 8)
-                                     : static_cast<uint8_t>(0x30 + random_() % 24);
-  matrix.multiplier =
-      values == Values::kExact ? 0.5f : static_cast<float>(0.3 / std::sqrt(static_cast<double>(k)));
-  return matrix;
+FusedMoeSpec with_bias(FusedMoeSpec spec) {
+  spec.bias = true;
+  return spec;
 }
 
-LayerCase::LayerCase(const FusedMoeSpec& spec, int64_t tokens, Values values, uint32_t seed)
-    : spec_(spec), random_(seed) {
-  for (int64_t e = 0; e < spec.experts; ++e) {
-    RawExpert expert;
-    if (spec.gated()) expert.gate = random_matrix(spec.intermediate, spec.hidden, values);
-    expert.up = random_matrix(spec.intermediate, spec.hidden, values);
-    expert.down = random_matrix(spec.hidden, spec.intermediate, values);
-    // Gate and up have factors of their own.
-    if (spec.weights == WeightFormat::kNvfp4) expert.gate.multiplier *= 2;
-    experts_.push_back(std::move(expert));
-  }
+LayerCase::LayerCase(const FusedMoeSpec& spec, int64_t tokens, DataKind kind, uint32_t seed)
+    : spec_(spec), source_(make_random_weights(spec, kind, seed).value()), tokens_(tokens) {
+  std::mt19937 random(seed);
   std::normal_distribution<double> normal;
+  const bool exact = kind == DataKind::kExact;
   for (int64_t i = 0; i < tokens * spec.hidden; ++i)
-    hidden_.push_back(
-        to_bf16(values == Values::kClose ? normal(random_) : static_cast<int>(random_() % 17) - 8));
+    hidden_.push_back(to_bf16(exact ? (random() % 2 == 0 ? 1 : -1) : normal(random)));
   for (int64_t i = 0; i < tokens * spec.top_k; ++i) {
     // Expert 0 gets nothing, expert 1 more than its share; ids repeat within a token, and some
     // slots are skipped.
-    const int64_t id =
-        static_cast<int64_t>(random_() % static_cast<uint32_t>(spec.experts + 2)) - 1;
+    const int64_t id = static_cast<int64_t>(random() % static_cast<uint32_t>(spec.experts + 2)) - 1;
     ids_.push_back(static_cast<int32_t>(
         id == 0 || id >= spec.experts ? std::min<int64_t>(1, spec.experts - 1) : id));
-    weights_.push_back(values == Values::kClose ? static_cast<float>(random_() % 1000) / 1000
-                                                : 0.5f);
+    weights_.push_back(exact ? 0.5f : static_cast<float>(random() % 1000) / 1000);
   }
 }
 
+PanelWeights pack_all(const FusedMoeSpec& spec, WeightSource& source) {
+  PanelWeights packed = PanelWeights::allocate(spec).value();
+  for (int64_t e = 0; e < spec.experts; ++e)
+    EXPECT_TRUE(packed.pack(e, source.chunk(e).value()).ok());
+  return packed;
+}
+
 const PanelWeights& LayerCase::packed() {
-  if (!is_packed_) {
-    packed_ = PanelWeights::allocate(spec_).value();
-    for (size_t e = 0; e < experts_.size(); ++e)
-      EXPECT_TRUE(packed_.pack(static_cast<int64_t>(e), experts_[e].view()));
-    is_packed_ = true;
-  }
+  if (!is_packed_) packed_ = pack_all(spec_, *source_);
+  is_packed_ = true;
   return packed_;
 }
 
@@ -142,47 +78,19 @@ LayerInputs LayerCase::inputs(int64_t tokens, void* output) const {
   return {tokens, hidden_.data(), ids_.data(), weights_.data(), output};
 }
 
-double LayerCase::weight(const RawMatrix& matrix, int64_t row, int64_t k) const {
-  if (spec_.weights == WeightFormat::kBf16) {
-    uint16_t bits;
-    std::memcpy(&bits, &matrix.values[static_cast<size_t>(2 * (row * matrix.k + k))], sizeof(bits));
-    return from_bf16(bits);
+std::vector<std::vector<float>> LayerCase::reference(const std::vector<int64_t>& tokens) {
+  const Tensors arguments = {
+      {"hidden", DataType::kBf16, {tokens_, spec_.hidden}, hidden_.data()},
+      {"topk_ids", DataType::kI32, {tokens_, spec_.top_k}, ids_.data()},
+      {"topk_weights", DataType::kF32, {tokens_, spec_.top_k}, weights_.data()},
+      {"output", spec_.output, {tokens_, spec_.hidden}, nullptr}};
+  const ReferenceRows rows = reference_rows(spec_, *source_, arguments, tokens).value();
+  std::vector<std::vector<float>> out;
+  for (size_t i = 0; i < tokens.size(); ++i) {
+    const auto first = rows.values.begin() + static_cast<int64_t>(i) * spec_.hidden;
+    out.emplace_back(first, first + spec_.hidden);
   }
-  const uint8_t byte = matrix.values[static_cast<size_t>(row * ((matrix.k + 1) / 2) + k / 2)];
-  const int code = k % 2 == 0 ? byte & 15 : byte >> 4;
-  const double scale =
-      from_e4m3(matrix.scales[static_cast<size_t>(row * ((matrix.k + 15) / 16) + k / 16)]);
-  return (code < 8 ? kFp4[code] : -kFp4[code - 8]) * scale * matrix.multiplier;
-}
-
-std::vector<double> LayerCase::expert_row(const RawExpert& expert, int64_t token) const {
-  const uint16_t* x = hidden_.data() + token * spec_.hidden;
-  std::vector<double> h(static_cast<size_t>(spec_.intermediate));
-  for (int64_t i = 0; i < spec_.intermediate; ++i) {
-    double gate = 0;
-    double up = 0;
-    for (int64_t k = 0; k < spec_.hidden; ++k) {
-      if (spec_.gated()) gate += weight(expert.gate, i, k) * from_bf16(x[k]);
-      up += weight(expert.up, i, k) * from_bf16(x[k]);
-    }
-    h[static_cast<size_t>(i)] = from_bf16(to_bf16(activate(spec_.activation, gate, up)));
-  }
-  std::vector<double> y(static_cast<size_t>(spec_.hidden));
-  for (int64_t i = 0; i < spec_.hidden; ++i)
-    for (int64_t k = 0; k < spec_.intermediate; ++k)
-      y[static_cast<size_t>(i)] += weight(expert.down, i, k) * h[static_cast<size_t>(k)];
-  return y;
-}
-
-std::vector<double> LayerCase::reference(int64_t token) const {
-  std::vector<double> output(static_cast<size_t>(spec_.hidden));
-  for (int slot = 0; slot < spec_.top_k; ++slot) {
-    const auto index = static_cast<size_t>(token * spec_.top_k + slot);
-    if (ids_[index] < 0) continue;
-    const std::vector<double> y = expert_row(experts_[static_cast<size_t>(ids_[index])], token);
-    for (size_t i = 0; i < y.size(); ++i) output[i] += static_cast<double>(weights_[index]) * y[i];
-  }
-  return output;
+  return out;
 }
 
 std::vector<float> run_f32(LayerCase& layer, int64_t tokens, const LayerTactic& tactic,

@@ -28,7 +28,7 @@ Topology topology_with(size_t l1, size_t l2) {
 
 TEST(DefaultTactic, IsValidForEveryProblemOnEveryMachine) {
   for (const KernelTable* table : every_table())
-    for (const WeightFormat format : {WeightFormat::kBf16, WeightFormat::kNvfp4})
+    for (const WeightFormat format : kEveryFormat)
       for (const auto& [hidden, intermediate, experts, top_k] : std::vector<std::array<int64_t, 4>>{
                {1, 1, 1, 1}, {2048, 768, 128, 8}, {7168, 2048, 384, 8}, {2880, 360, 4, 4}})
         for (const Topology& topology :
@@ -51,12 +51,16 @@ TEST(DefaultTactic, IsValidForEveryProblemOnEveryMachine) {
 }
 
 TEST(DefaultTactic, ConvertsWeightsOnceWhereManyTokensShareThem) {
-  const FusedMoeSpec spec =
-      small_spec(2048, 768, 128, 8, WeightFormat::kNvfp4, Activation::kSwiGlu);
   const Topology topology = topology_with(32 << 10, 512 << 10);
-  for (const KernelTable* table : every_table()) {
-    EXPECT_EQ(default_tactic(spec, 1, *table, topology, 2).gemm1.feed, Feed::kDirect);
-    EXPECT_EQ(default_tactic(spec, 1024, *table, topology, 2).gemm1.feed, Feed::kStaged);
+  for (const WeightFormat format : kEveryFormat) {
+    const FusedMoeSpec spec = small_spec(2048, 768, 128, 8, format, Activation::kSwiGlu);
+    for (const KernelTable* table : every_table()) {
+      const bool stages = format_kernels(*table, format).stage != nullptr;
+      EXPECT_EQ(default_tactic(spec, 1, *table, topology, 2).gemm1.feed, Feed::kDirect);
+      EXPECT_EQ(default_tactic(spec, 1024, *table, topology, 2).gemm1.feed,
+                stages ? Feed::kStaged : Feed::kDirect)
+          << table->name << " " << to_string(format);
+    }
   }
 }
 
@@ -86,7 +90,7 @@ TEST(TacticValidation, NamesTheParameterThatIsWrong) {
   bad.panels_per_task = 0;
   expect_named(bad, "panels_per_task");
   bad = good;
-  bad.k_block = 65;
+  bad.k_block = 64;
   expect_named(bad, "k_block");
   bad = good;
   bad.prefetch_bytes = -1;
@@ -100,7 +104,27 @@ TEST(TacticValidation, RefusesToStageWhatIsMultipliedAsItIs) {
   EXPECT_FALSE(validate(stage, kAvx512Bf16Kernels, WeightFormat::kBf16).ok());
   EXPECT_TRUE(validate(stage, kAvx512Bf16Kernels, WeightFormat::kNvfp4).ok());
 }
+
+// Its fp16 kernels are those of the set without bf16, so what is said of tiles must hold for both.
+TEST(KernelTables, ThatShareKernelsHaveTheSameTiles) {
+  ASSERT_EQ(kAvx512Bf16Kernels.fp16, kAvx512Kernels.fp16);
+  EXPECT_EQ(kAvx512Bf16Kernels.max_tile, kAvx512Kernels.max_tile);
+  EXPECT_EQ(kAvx512Bf16Kernels.stage_groups, kAvx512Kernels.stage_groups);
+}
 #endif
+
+TEST(KernelTables, HaveKernelsForEveryFormat) {
+  for (const KernelTable* table : every_table()) {
+    ASSERT_LE(table->max_tile, kMaxTokenTile);
+    for (const WeightFormat format : kEveryFormat) {
+      const FormatKernels& kernels = format_kernels(*table, format);
+      EXPECT_TRUE(kernels.pack_x && kernels.tile && kernels.multiply && kernels.x_block_items > 0)
+          << table->name << " " << to_string(format);
+      EXPECT_EQ(kernels.stage != nullptr, kernels.tile_staged != nullptr);
+      EXPECT_EQ(kernels.stage != nullptr, kernels.staged_block_items > 0);
+    }
+  }
+}
 
 }  // namespace
 }  // namespace moetune::cpu

@@ -16,8 +16,8 @@ namespace {
 
 constexpr int kFixedPairs = kBlock / 2;
 
-// Keeps every scale, and its product with any weight's, a normal number: what counts as zero is
-// below 2^-101.
+// Keeps every scale, and its product with any of nvfp4's or any usual one of mxfp4's, a normal
+// number: what counts as zero is below 2^-101.
 constexpr int kLeastExponent = 40;
 constexpr int kNotFinite = 255;
 
@@ -34,7 +34,7 @@ inline __m256i bf16_to_units(__m128i values, __m256 units_per_one) {
 }
 
 // 16 values as units. `scale`: what multiplies sums of their products. The integer kernels have
-// doubled fp4 values in the upper byte of 16 bits, and e4m3 scales that are worth 2^-8; that leaves
+// doubled fp4 values in the upper byte of 16 bits, and scales that are worth 2^-8; that leaves
 // a factor of 2 to be undone here. An infinity or a NaN makes NaN of its block's sums.
 inline __m256i fix_block(const uint16_t* values, float& scale) {
   const __m128i low = _mm_loadu_si128(reinterpret_cast<const __m128i*>(values));

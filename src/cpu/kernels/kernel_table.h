@@ -10,12 +10,16 @@
 // padded with zeros):
 //
 //   bf16    per pair of k (k, k+1): 32 rows x {w[k], w[k+1]}, so 128 bytes. A 32-bit lane is what a
-//   bf16 dot product
-//           takes, and one shift or one mask makes f32 of either half.
-//   nvfp4   groups of up to kScaleGroup blocks: first their scales, 2 halves of 16 rows x {4 blocks
-//   x 16 e4m3 bytes} (128 bytes, whole also where a group is short); then per 8 values of k 128
+//   bf16 dot product takes, and one shift or one mask makes f32 of either half.
+//   fp16    per k: 32 rows x w[k], so 64 bytes: what the conversion from f16 reads.
+//   fp8     groups of up to 8 blocks, 128 k: first an f32 scale for each half of 16 rows (in 64
+//   bytes, for alignment); then per pair of k 64 bytes, 32 rows x {w[k], w[k+1]}. Both fp8 formats:
+//   scales are those of the blocks of 128 x 128, or 1.
+//   nvfp4   groups of up to 4 blocks: first their scales, 2 halves of 16 rows x {4 scales along k x
+//   16 bytes of e4m3} (128 bytes, whole also where a group is short); then per 8 values of k 128
 //   bytes of codes, 32 rows x a 32-bit word. The nibbles of a word, lowest first, are k, k+2, k+4,
 //   k+6, k+1, k+3, k+5, k+7: its 16-bit halves shifted alike hold (k, k+1), then (k+2, k+3) ...
+//   mxfp4   the same with groups of up to 8 blocks: a scale is ue8m0, and of two blocks.
 //
 // A weight is read once, front to back, scales included, from one address stream.
 #pragma once
@@ -29,10 +33,19 @@ constexpr int kPanelRows =
     32;  // GEMM 1 with a gate: 16 gate rows, then the 16 up rows that belong to them.
 constexpr int kHalfRows = 16;
 constexpr int kBlock = 16;      // Values of k that share an nvfp4 scale; also the padding of k.
-constexpr int kScaleGroup = 4;  // Blocks whose scales are stored together.
-constexpr int kBf16BlockBytes = 1024;
-constexpr int kNvfp4BlockBytes = 256;
-constexpr int kScaleGroupBytes = 128;
+constexpr int kStepBlocks = 8;  // k is cut at multiples of so many blocks, which are whole groups.
+constexpr int kFp4Scales = 4;   // Scales along k that are stored together in the fp4 formats.
+
+struct StreamFormat {
+  int group_blocks;  // Blocks of k behind a header; divides kStepBlocks.
+  int header_bytes;  // Of scales.
+  int block_bytes;
+};
+constexpr StreamFormat kHalvesStream{1, 0, 1024};  // bf16 and fp16
+constexpr StreamFormat kFp8Stream{8, 64, 512};
+constexpr StreamFormat kNvfp4Stream{4, 128, 256};
+constexpr StreamFormat kMxfp4Stream{8, 128, 256};
+
 constexpr int kMaxTokenTile =
     12;  // Largest of any instruction set; KernelTable::max_tile says one set's own.
 
@@ -53,7 +66,7 @@ struct TileArgs {
 
 // Converts one group of a panel's rows.
 struct StageArgs {
-  const uint8_t* weights;  // From a block that starts a scale group.
+  const uint8_t* weights;  // From a block that starts a group.
   uint32_t* out;           // staged_block_items per block.
   int k_blocks;
   int prefetch_bytes;
@@ -77,7 +90,8 @@ enum class Arithmetic : int { kF32, kBf16Pairs, kInt16Pairs };
 struct FormatKernels {
   Arithmetic arithmetic;
   int x_block_items;       // 32-bit items of packed x that one block of k of one token takes.
-  int staged_block_items;  // What one block of one group of rows takes when staged.
+  int staged_block_items;  // What one block of one group of rows takes when staged; a group of
+                           // blocks that is short may take as much as a whole one.
 
   // Packs `tokens` rows of bf16 from rows[i] + first_k, `values` of them followed by zeros up to
   // whole blocks, the items of all tokens side by side: [k_blocks][x_block_items][tokens]. Writes
@@ -99,16 +113,19 @@ struct KernelTable {
   const char* name;
   int max_tile;      // Tokens in the largest tile.
   int stage_groups;  // Equal groups of a panel's rows that are staged one at a time: 1 or 2.
-  FormatKernels bf16;
-  FormatKernels nvfp4;
+  const FormatKernels* bf16;
+  const FormatKernels* fp16;
+  const FormatKernels* fp8;
+  const FormatKernels* nvfp4;
+  const FormatKernels* mxfp4;
 
-  // out[t][0..15] (relu2: 0..31) = bf16(activation(c[t] · scales)); out rows are `stride` values
-  // apart.
+  // out[t][0..15] (relu2: 0..31) = bf16(activation(c[t] · scales + bias)); out rows are `stride`
+  // values apart. `bias`: of the panel's rows, or null.
   void (*activate)(Epilogue kind, const float* c, int tokens, float gate_scale, float up_scale,
-                   uint16_t* out, int64_t stride);
-  // y[rows[t]·stride + 0..31] = c[t][0..31] · scale
-  void (*store)(const float* c, int tokens, float scale, const int32_t* rows, float* y,
-                int64_t stride);
+                   const float* bias, uint16_t* out, int64_t stride);
+  // y[rows[t]·stride + 0..31] = c[t][0..31] · scale + bias
+  void (*store)(const float* c, int tokens, float scale, const float* bias, const int32_t* rows,
+                float* y, int64_t stride);
   // out[0..columns) = sum over slots of weights[slot] · y[slot][0..columns), in the order of slots,
   // but those with an id of -1; as bf16 or f32.
   void (*combine_bf16)(const CombineArgs* args, uint16_t* out);
@@ -124,5 +141,7 @@ extern const KernelTable kPortableKernels;
 extern const KernelTable kAvx2Kernels;
 extern const KernelTable kAvx512Kernels;
 extern const KernelTable kAvx512Bf16Kernels;
+// What kAvx512Bf16Kernels has for fp16: an f16 is no bf16, so its dot products do not help.
+extern const FormatKernels kAvx512Fp16Kernels;
 
 }  // namespace moetune::cpu

@@ -159,39 +159,45 @@ inline Floats load_floats(const float* p) {
   return v;
 }
 
+inline Floats scaled_row(const float* c, int row, float scale, const float* bias) {
+  const Floats value = load_floats(c + row) * scale;
+  return bias == nullptr ? value : value + load_floats(bias + row);
+}
+
 template <Epilogue kind>
-void activate_rows(const float* c, int tokens, float gate_scale, float up_scale, uint16_t* out,
-                   int64_t stride) {
+void activate_rows(const float* c, int tokens, float gate_scale, float up_scale, const float* bias,
+                   uint16_t* out, int64_t stride) {
   constexpr int kOutputs = kind == Epilogue::kRelu2 ? kPanelRows : kHalfRows;
   for (int m = 0; m < tokens; ++m, c += kPanelRows, out += stride)
     for (int i = 0; i < kOutputs; i += kLanes) {
-      const Floats gate = load_floats(c + i) * gate_scale;
-      const Floats up = kind == Epilogue::kRelu2 ? gate : load_floats(c + kHalfRows + i) * up_scale;
+      const Floats gate = scaled_row(c, i, gate_scale, bias);
+      const Floats up =
+          kind == Epilogue::kRelu2 ? gate : scaled_row(c, kHalfRows + i, up_scale, bias);
       const Halves h = to_bf16(activation<kind>(gate, up));
       __builtin_memcpy(out + i, &h, sizeof(h));
     }
 }
 
 void activate(Epilogue kind, const float* c, int tokens, float gate_scale, float up_scale,
-              uint16_t* out, int64_t stride) {
+              const float* bias, uint16_t* out, int64_t stride) {
+  const auto rows = [&](auto activate_kind) {
+    activate_kind(c, tokens, gate_scale, up_scale, bias, out, stride);
+  };
   switch (kind) {
-    case Epilogue::kSwiGlu:
-      return activate_rows<Epilogue::kSwiGlu>(c, tokens, gate_scale, up_scale, out, stride);
-    case Epilogue::kSwiGluClamped:
-      return activate_rows<Epilogue::kSwiGluClamped>(c, tokens, gate_scale, up_scale, out, stride);
-    case Epilogue::kRelu2:
-      return activate_rows<Epilogue::kRelu2>(c, tokens, gate_scale, up_scale, out, stride);
-    case Epilogue::kGatePlusUp:
-      return activate_rows<Epilogue::kGatePlusUp>(c, tokens, gate_scale, up_scale, out, stride);
+    case Epilogue::kSwiGlu: return rows(activate_rows<Epilogue::kSwiGlu>);
+    case Epilogue::kSwiGluClamped: return rows(activate_rows<Epilogue::kSwiGluClamped>);
+    case Epilogue::kRelu2: return rows(activate_rows<Epilogue::kRelu2>);
+    case Epilogue::kGatePlusUp: return rows(activate_rows<Epilogue::kGatePlusUp>);
   }
 }
 
 // ---- GEMM 2's rows and their combination ----
 
-void store(const float* c, int tokens, float scale, const int32_t* rows, float* y, int64_t stride) {
+void store(const float* c, int tokens, float scale, const float* bias, const int32_t* rows,
+           float* y, int64_t stride) {
   for (int m = 0; m < tokens; ++m, c += kPanelRows)
     for (int i = 0; i < kPanelRows; i += kLanes) {
-      const Floats value = load_floats(c + i) * scale;
+      const Floats value = scaled_row(c, i, scale, bias);
       __builtin_memcpy(y + rows[m] * stride + i, &value, sizeof(value));
     }
 }

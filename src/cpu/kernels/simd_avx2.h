@@ -41,12 +41,30 @@ struct Simd {
                                       : _mm256_and_si256(raw, _mm256_set1_epi32(-65536)));
   }
 
-  // The e4m3 scales of eight rows, each worth 2^-8 of it. Shifted by 7 an e4m3 pattern is such an
+  static Weight f16_item(const uint8_t* p) {
+    return _mm256_cvtph_ps(_mm_load_si128(reinterpret_cast<const __m128i*>(p)));
+  }
+
+  // Item `i` of the k pair of e4m3 at p, worth 2^-8 of it. Shifted by 7 an e4m3 pattern is such an
   // f16 one, subnormals included, and the conversion from f16 honours those in every rounding and
-  // flushing mode.
-  static Vec load_scales(const uint8_t* p) {
+  // flushing mode. What multiplies the lower of two bytes shifts it and extends its sign.
+  template <int i>
+  static Weight e4m3_item(const uint8_t* p) {
+    const __m128i raw = _mm_load_si128(reinterpret_cast<const __m128i*>(p));
+    const __m128i shifted =
+        i == 0 ? _mm_maddubs_epi16(_mm_set1_epi16(128), raw) : _mm_srai_epi16(raw, 1);
+    return _mm256_cvtph_ps(_mm_and_si128(shifted, _mm_set1_epi16(-0x4080)));
+  }
+
+  // The scales of eight rows, worth 2^-8 of them. Below 2^-118 those of mxfp4 become zero.
+  static Vec load_e4m3(const uint8_t* p) {
     const __m128i bytes = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(p));
     return _mm256_cvtph_ps(_mm_slli_epi16(_mm_cvtepu8_epi16(bytes), 7));
+  }
+  static Vec load_ue8m0(const uint8_t* p) {
+    const __m128i bytes = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(p));
+    const __m256i exponents = _mm256_cvtepu8_epi32(_mm_subs_epu8(bytes, _mm_set1_epi8(8)));
+    return _mm256_castsi256_ps(_mm256_slli_epi32(exponents, 23));
   }
 
   // Pairs (k, k+1) of 16-bit integers, and 32-bit sums of their products.

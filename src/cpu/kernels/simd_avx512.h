@@ -27,6 +27,14 @@ struct Simd : Avx512Base {
                                       : _mm512_and_si512(raw, _mm512_set1_epi32(-65536)));
   }
 
+  static Weight f16_item(const uint8_t* p) {
+    return _mm512_cvtph_ps(_mm256_load_si256(reinterpret_cast<const __m256i*>(p)));
+  }
+  template <int i>
+  static Weight e4m3_item(const uint8_t* p) {
+    return e4m3_values<i>(p);
+  }
+
   // Pairs (k, k+1) of 16-bit integers, and 32-bit sums of their products.
   using Fixed = __m512i;
   static Fixed broadcast_pair(const uint32_t* p) { return _mm512_set1_epi32(static_cast<int>(*p)); }

@@ -23,7 +23,7 @@ struct Simd : Avx512Base {
   static Vec multiply_add(Weight w, Weight x, Vec c) {
     return _mm512_dpbf16_ps(c, reinterpret_cast<__m512bh>(w), reinterpret_cast<__m512bh>(x));
   }
-  // Exact: fp4 times e4m3 has at most six significant bits.
+  // Exact: fp4 times e4m3 or a power of two has at most six significant bits.
   static Weight scaled(Weight w, Vec scale) {
     const __m512i mask = _mm512_set1_epi32(-65536);
     const __m512 low = _mm512_mul_ps(_mm512_castsi512_ps(_mm512_slli_epi32(w, 16)), scale);
@@ -35,6 +35,14 @@ struct Simd : Avx512Base {
   template <int i>
   static Weight pair_item(const uint8_t* p) {
     return _mm512_load_si512(p);
+  }
+
+  // Both values of the k pair of e4m3 at p, each worth 2^-8: four significant bits, so bf16 is
+  // exact and the lower half of their f32 is zero.
+  template <int i>
+  static Weight e4m3_item(const uint8_t* p) {
+    return _mm512_or_si512(_mm512_castps_si512(e4m3_values<1>(p)),
+                           _mm512_srli_epi32(_mm512_castps_si512(e4m3_values<0>(p)), 16));
   }
 
   // Part 0 is the pairs k = (0, 1), (2, 3) and part 1 is (4, 5), (6, 7).

@@ -14,6 +14,9 @@ struct Simd {
   static constexpr int kWideTile = 1;
   static constexpr int kPartItems = 4;
 
+  static constexpr uint32_t kLeastNormal = 1u << 23;
+  static constexpr uint32_t kRebias = 112u << 23;  // From the exponents of f16.
+
   typedef float Vec __attribute__((vector_size(16)));
   typedef uint32_t Bits __attribute__((vector_size(16)));
   using Weight = Vec;
@@ -38,6 +41,15 @@ struct Simd {
   static Vec multiply_add(Weight w, Weight x, Vec c) { return w * x + c; }
   static Weight scaled(Weight w, Vec scale) { return w * scale; }
 
+  // Four small integers.
+  template <typename Small>
+  static Bits widen(const uint8_t* p) {
+    typedef Small Smalls __attribute__((vector_size(4 * sizeof(Small))));
+    Smalls four;
+    __builtin_memcpy(&four, p, sizeof(four));
+    return __builtin_convertvector(four, Bits);
+  }
+
   // Item `i` of the k pair at p.
   template <int i>
   static Weight pair_item(const uint8_t* p) {
@@ -46,19 +58,39 @@ struct Simd {
     return reinterpret_cast<Vec>(i == 0 ? raw << 16 : raw & 0xFFFF0000u);
   }
 
-  // The e4m3 scales of four rows, each worth 2^-8 of it, as where they are made through f16.
-  static Vec load_scales(const uint8_t* p) {
-    Vec scales{};
-    for (int lane = 0; lane < kLanes; ++lane) {
-      const int exponent = (p[lane] >> 3) & 15;
-      const int mantissa = p[lane] & 7;
-      const uint32_t power = static_cast<uint32_t>((exponent == 0 ? 1 : exponent) - 7 - 3 - 8 + 127)
-                             << 23;
-      float unit;
-      __builtin_memcpy(&unit, &power, sizeof(unit));
-      scales[lane] = static_cast<float>(exponent == 0 ? mantissa : mantissa + 8) * unit;
-    }
-    return scales;
+  // What an f16 or e4m3 pattern is, shifted to where f32 has exponent and mantissa: the number
+  // itself for f16, 2^-8 of it for e4m3. Subnormals get the exponent of the least normal number,
+  // whose hidden bit is taken off again; f32 has those as subnormals too, which not every mode
+  // honours.
+  static Vec widened(Bits bits) {
+    const Bits subnormal = reinterpret_cast<Bits>(bits < kLeastNormal);
+    const Bits hidden = subnormal & (kRebias + kLeastNormal);
+    const Vec value = reinterpret_cast<Vec>(bits + kRebias + (subnormal & kLeastNormal));
+    return value - reinterpret_cast<Vec>(hidden);
+  }
+
+  static Weight f16_item(const uint8_t* p) {
+    const Bits raw = widen<uint16_t>(p);
+    const Bits magnitude = (raw & 0x7FFFu) << 13;
+    const Bits not_finite = reinterpret_cast<Bits>(magnitude >= (31u << 23)) & kRebias;
+    const Bits value = reinterpret_cast<Bits>(widened(magnitude)) + not_finite;
+    return reinterpret_cast<Vec>(value | (raw & 0x8000u) << 16);
+  }
+
+  // e4m3 and ue8m0 are worth 2^-8 of themselves, as where e4m3 is converted through f16. ue8m0
+  // below 2^-118 becomes zero.
+  static Vec from_e4m3(Bits raw) {
+    const Vec magnitude = widened((raw & 0x7Fu) << 20);
+    return reinterpret_cast<Vec>(reinterpret_cast<Bits>(magnitude) | (raw & 0x80u) << 24);
+  }
+  template <int i>
+  static Weight e4m3_item(const uint8_t* p) {
+    return from_e4m3(widen<uint16_t>(p) >> (8 * i) & 0xFFu);
+  }
+  static Vec load_e4m3(const uint8_t* p) { return from_e4m3(widen<uint8_t>(p)); }
+  static Vec load_ue8m0(const uint8_t* p) {
+    const Bits raw = widen<uint8_t>(p);
+    return reinterpret_cast<Vec>(reinterpret_cast<Bits>(raw > 8u) & (raw - 8u) << 23);
   }
 
   static Codes load_codes(const uint8_t* p) { return p; }

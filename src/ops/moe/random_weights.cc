@@ -278,7 +278,8 @@ class RandomWeights final : public WeightSource {
   }
 
   // Powers of two from 1/2 to 2, times 2^t in w13 and what undoes it in w2: scales from 2^-21 to
-  // 2^21.
+  // 2^21. Without a gate w13 has no 1/2: relu² squares the range of what comes out, and h has to
+  // stay exact as 15-bit integers too.
   int mxfp4_exponent(Part part) const {
     Random draw = random(kBias, kShift);
     const int t = static_cast<int>(draw.below(21)) - 10;
@@ -286,8 +287,10 @@ class RandomWeights final : public WeightSource {
   }
   RandomTable<uint8_t> mxfp4_exact_scales(Part part) const {
     RandomTable<uint8_t> table;
-    for (size_t i = 0; i < table.size(); ++i)
-      table[i] = static_cast<uint8_t>(127 + mxfp4_exponent(part) + static_cast<int>(i % 3) - 1);
+    const int least = part == kDown || spec_.gated() ? -1 : 0;
+    for (int i = 0; i < static_cast<int>(table.size()); ++i)
+      table[static_cast<size_t>(i)] =
+          static_cast<uint8_t>(127 + mxfp4_exponent(part) + least + i % (2 - least));
     return table;
   }
 

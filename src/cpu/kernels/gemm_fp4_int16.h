@@ -1,4 +1,4 @@
-// The nvfp4 kernels that multiply integers.
+// The fp4 kernels that multiply integers.
 //
 // Why: an fp4 value takes more instructions to become f32 than to be multiplied, and with few
 // tokens that is most of the work. Twice an fp4 value is an integer of at most 12, which one table
@@ -11,6 +11,7 @@
 #pragma once
 
 #include "cpu/kernels/fixed_point.h"
+#include "cpu/kernels/fp4_formats.h"
 #include "cpu/kernels/gemm_body.h"
 #include "cpu/kernels/row_body.h"
 
@@ -61,15 +62,6 @@ inline const float* scales_behind_pairs(const uint32_t* x, int tokens) {
   return reinterpret_cast<const float*>(x + kFixedPairs * tokens);
 }
 
-template <int M, int V>
-inline void clear_unless_accumulating(const TileArgs& args, int first) {
-  if (args.accumulate) return;
-  for (int m = 0; m < M; ++m)
-#pragma GCC unroll 4
-    for (int v = 0; v < V; ++v)
-      Simd::store(args.c + m * kPanelRows + (first + v) * Simd::kLanes, Simd::set1(0.f));
-}
-
 // ---- Direct ----
 
 // Half the codes of eight k: two pairs.
@@ -88,7 +80,7 @@ inline __attribute__((always_inline)) void add_part(const uint8_t* codes, bool f
   sums.add(false, w[1], x + pair_index(part, 1) * M);
 }
 
-template <int M, int V>
+template <typename Format, int M, int V>
 inline __attribute__((always_inline)) void add_block(const uint8_t* group, int block,
                                                      const uint8_t* codes, int first,
                                                      const uint32_t* x, float* c) {
@@ -100,40 +92,44 @@ inline __attribute__((always_inline)) void add_block(const uint8_t* group, int b
   add_part<1, M, V>(eight + kChunkBytes, false, x + 4 * M, sums);
   Vec scales[V];
 #pragma GCC unroll 4
-  for (int v = 0; v < V; ++v) scales[v] = Simd::load_scales(scales_of(group, block, first + v));
+  for (int v = 0; v < V; ++v) scales[v] = load_scales<Format>(group, block, first + v);
   sums.finish(scales, scales_behind_pairs(x, M), c + first * Simd::kLanes);
 }
 
-template <int M>
-void tile_nvfp4_rows(const TileArgs& args) {
+template <typename Format, int M>
+void tile_fp4_rows(const TileArgs& args) {
   constexpr int kShare = Simd::shared_vectors(M);
   clear_unless_accumulating<M, kPanelVecs>(args, 0);
+  constexpr StreamFormat kFormat = Format::kStream;
   const uint8_t* group = args.weights;
   const uint32_t* x = args.x;
-  for (int block = 0; block < args.k_blocks; block += kScaleGroup) {
-    const int blocks = args.k_blocks - block < kScaleGroup ? args.k_blocks - block : kScaleGroup;
-    const uint8_t* codes = group + kScaleGroupBytes;
-    prefetch_lines(group + args.prefetch_bytes, kScaleGroupBytes);
-    for (int b = 0; b < blocks; ++b, codes += kNvfp4BlockBytes, x += kFixedBlockItems * M) {
-      prefetch_lines(codes + args.prefetch_bytes, kNvfp4BlockBytes);
+  for (int block = 0; block < args.k_blocks; block += kFormat.group_blocks) {
+    const int blocks = group_size<Format>(args.k_blocks - block);
+    const uint8_t* codes = group + kFormat.header_bytes;
+    prefetch_lines(group + args.prefetch_bytes, kFormat.header_bytes);
+    for (int b = 0; b < blocks; ++b, codes += kFormat.block_bytes, x += kFixedBlockItems * M) {
+      prefetch_lines(codes + args.prefetch_bytes, kFormat.block_bytes);
 #pragma GCC unroll 1
       for (int v = 0; v < kPanelVecs; v += kShare)
-        add_block<M, kShare>(group, b, codes, v, x, args.c);
+        add_block<Format, M, kShare>(group, b, codes, v, x, args.c);
     }
     group = codes;
   }
 }
 
-template <int M>
-void tile_nvfp4_tokens(const TileArgs& args) {
+template <typename Format, int M>
+void tile_fp4_tokens(const TileArgs& args) {
   if (args.tokens == M) {
-    tile_nvfp4_rows<M>(args);
+    tile_fp4_rows<Format, M>(args);
   } else if constexpr (M > 1) {
-    tile_nvfp4_tokens<M - 1>(args);
+    tile_fp4_tokens<Format, M - 1>(args);
   }
 }
 
-void tile_nvfp4(const TileArgs* args) { tile_nvfp4_tokens<Simd::kMaxTile>(*args); }
+template <typename Format>
+void tile_fp4(const TileArgs* args) {
+  tile_fp4_tokens<Format, Simd::kMaxTile>(*args);
+}
 
 // ---- Staged: per block and group of kTileVecs vectors of rows their scales, then their pairs ----
 
@@ -147,20 +143,22 @@ inline __attribute__((always_inline)) void stage_part(const uint8_t* codes, uint
   Simd::store_pairs(out + pair_index(part, 1) * kItemStride, pairs[1]);
 }
 
-void stage_nvfp4(const StageArgs* args) {
+template <typename Format>
+void stage_fp4(const StageArgs* args) {
+  constexpr StreamFormat kFormat = Format::kStream;
   const uint8_t* group = args->weights;
   uint32_t* out = args->out;
-  for (int block = 0; block < args->k_blocks; block += kScaleGroup) {
-    const int blocks = args->k_blocks - block < kScaleGroup ? args->k_blocks - block : kScaleGroup;
-    const uint8_t* codes = group + kScaleGroupBytes;
-    prefetch_lines(group + args->prefetch_bytes, ahead_bytes(*args, kScaleGroupBytes));
-    for (int b = 0; b < blocks; ++b, codes += kNvfp4BlockBytes, out += kStagedBlockItems) {
-      prefetch_lines(codes + args->prefetch_bytes, ahead_bytes(*args, kNvfp4BlockBytes));
+  for (int block = 0; block < args->k_blocks; block += kFormat.group_blocks) {
+    const int blocks = group_size<Format>(args->k_blocks - block);
+    const uint8_t* codes = group + kFormat.header_bytes;
+    prefetch_lines(group + args->prefetch_bytes, ahead_bytes(*args, kFormat.header_bytes));
+    for (int b = 0; b < blocks; ++b, codes += kFormat.block_bytes, out += kStagedBlockItems) {
+      prefetch_lines(codes + args->prefetch_bytes, ahead_bytes(*args, kFormat.block_bytes));
 #pragma GCC unroll 1
       for (int v = 0; v < kTileVecs; ++v) {
         const int vec = args->group * kTileVecs + v;
         uint32_t* at = out + v * Simd::kLanes;
-        Simd::store(reinterpret_cast<float*>(at), Simd::load_scales(scales_of(group, b, vec)));
+        Simd::store(reinterpret_cast<float*>(at), load_scales<Format>(group, b, vec));
 #pragma GCC unroll 2
         for (int chunk = 0; chunk < 2; ++chunk) {
           const uint8_t* const eight = codes + chunk * kChunkBytes + vec * kVecBytes;
@@ -175,7 +173,7 @@ void stage_nvfp4(const StageArgs* args) {
 }
 
 template <int M>
-void tile_staged_nvfp4_rows(const TileArgs& args) {
+void tile_staged_fp4_rows(const TileArgs& args) {
   constexpr int V = kTileVecs;
   clear_unless_accumulating<M, V>(args, args.group * V);
   const uint32_t* p = reinterpret_cast<const uint32_t*>(args.weights);
@@ -201,15 +199,15 @@ void tile_staged_nvfp4_rows(const TileArgs& args) {
 }
 
 template <int M>
-void tile_staged_nvfp4_tokens(const TileArgs& args) {
+void tile_staged_fp4_tokens(const TileArgs& args) {
   if (args.tokens == M) {
-    tile_staged_nvfp4_rows<M>(args);
+    tile_staged_fp4_rows<M>(args);
   } else if constexpr (M > 1) {
-    tile_staged_nvfp4_tokens<M - 1>(args);
+    tile_staged_fp4_tokens<M - 1>(args);
   }
 }
 
-void tile_staged_nvfp4(const TileArgs* args) { tile_staged_nvfp4_tokens<Simd::kMaxTile>(*args); }
+void tile_staged_fp4(const TileArgs* args) { tile_staged_fp4_tokens<Simd::kMaxTile>(*args); }
 
 // ---- Ceiling ----
 
@@ -235,15 +233,16 @@ double multiply_integers(int64_t iterations, float* sink) {
   return 2.0 * kChains * kLanes * 2;
 }
 
-constexpr FormatKernels nvfp4_kernels() {
+template <typename Format>
+constexpr FormatKernels fp4_kernels() {
   FormatKernels kernels{};
   kernels.arithmetic = Arithmetic::kInt16Pairs;
   kernels.x_block_items = kFixedBlockItems;
   kernels.staged_block_items = kStagedBlockItems;
   kernels.pack_x = pack_fixed;
-  kernels.tile = tile_nvfp4;
-  kernels.stage = stage_nvfp4;
-  kernels.tile_staged = tile_staged_nvfp4;
+  kernels.tile = tile_fp4<Format>;
+  kernels.stage = stage_fp4<Format>;
+  kernels.tile_staged = tile_staged_fp4;
   kernels.multiply = multiply_integers;
   return kernels;
 }

@@ -1,6 +1,7 @@
-// The nvfp4 kernels that make floating-point numbers of the codes: f32, or pairs of bf16.
+// The fp4 kernels that make floating-point numbers of the codes: f32, or pairs of bf16.
 #pragma once
 
+#include "cpu/kernels/fp4_formats.h"
 #include "cpu/kernels/gemm_body.h"
 #include "cpu/kernels/probe_body.h"
 #include "cpu/kernels/row_body.h"
@@ -8,8 +9,9 @@
 namespace moetune::cpu {
 namespace {
 
+template <typename Format>
 inline Vec whole_scales(const uint8_t* group, int block, int vec) {
-  return Simd::load_scales(scales_of(group, block, vec)) * Simd::set1(256.f);
+  return load_scales<Format>(group, block, vec) * Simd::set1(256.f);
 }
 
 // ---- Direct ----
@@ -52,10 +54,10 @@ struct BlockSums {
 };
 
 // `first`: the first of the V vectors within the panel.
-template <int M, int V>
-inline __attribute__((always_inline)) void add_nvfp4_block(const uint8_t* group, int block,
-                                                           const uint8_t* codes, int first,
-                                                           const uint32_t* x, float* c) {
+template <typename Format, int M, int V>
+inline __attribute__((always_inline)) void add_fp4_block(const uint8_t* group, int block,
+                                                         const uint8_t* codes, int first,
+                                                         const uint32_t* x, float* c) {
   BlockSums<M, V> sums;
   for (auto& vector : sums.value)
     for (Vec& sum : vector) sum = Simd::set1(0.f);
@@ -67,7 +69,7 @@ inline __attribute__((always_inline)) void add_nvfp4_block(const uint8_t* group,
   }
 #pragma GCC unroll 4
   for (int v = 0; v < V; ++v) {
-    const Vec scale = whole_scales(group, block, first + v);
+    const Vec scale = whole_scales<Format>(group, block, first + v);
 #pragma GCC unroll 16
     for (int m = 0; m < M; ++m) {
       float* const out = c + m * kPanelRows + (first + v) * Simd::kLanes;
@@ -76,37 +78,40 @@ inline __attribute__((always_inline)) void add_nvfp4_block(const uint8_t* group,
   }
 }
 
-template <int M>
-void tile_nvfp4_rows(const TileArgs& args) {
+template <typename Format, int M>
+void tile_fp4_rows(const TileArgs& args) {
   constexpr int kShare = M > 2 ? 1 : kPanelVecs < 4 ? kPanelVecs : 4;
-  if (!args.accumulate)
-    for (int i = 0; i < M * kPanelRows; ++i) args.c[i] = 0.f;
+  clear_unless_accumulating<M, kPanelVecs>(args, 0);
+  constexpr StreamFormat kFormat = Format::kStream;
   const uint8_t* group = args.weights;
   const uint32_t* x = args.x;
-  for (int block = 0; block < args.k_blocks; block += kScaleGroup) {
-    const int blocks = args.k_blocks - block < kScaleGroup ? args.k_blocks - block : kScaleGroup;
-    const uint8_t* codes = group + kScaleGroupBytes;
-    prefetch_lines(group + args.prefetch_bytes, kScaleGroupBytes);
-    for (int b = 0; b < blocks; ++b, codes += kNvfp4BlockBytes, x += kBlockItems * M) {
-      prefetch_lines(codes + args.prefetch_bytes, kNvfp4BlockBytes);
+  for (int block = 0; block < args.k_blocks; block += kFormat.group_blocks) {
+    const int blocks = group_size<Format>(args.k_blocks - block);
+    const uint8_t* codes = group + kFormat.header_bytes;
+    prefetch_lines(group + args.prefetch_bytes, kFormat.header_bytes);
+    for (int b = 0; b < blocks; ++b, codes += kFormat.block_bytes, x += kBlockItems * M) {
+      prefetch_lines(codes + args.prefetch_bytes, kFormat.block_bytes);
 #pragma GCC unroll 1
       for (int v = 0; v < kPanelVecs; v += kShare)
-        add_nvfp4_block<M, kShare>(group, b, codes, v, x, args.c);
+        add_fp4_block<Format, M, kShare>(group, b, codes, v, x, args.c);
     }
     group = codes;
   }
 }
 
-template <int M>
-void tile_nvfp4_tokens(const TileArgs& args) {
+template <typename Format, int M>
+void tile_fp4_tokens(const TileArgs& args) {
   if (args.tokens == M) {
-    tile_nvfp4_rows<M>(args);
+    tile_fp4_rows<Format, M>(args);
   } else if constexpr (M > 1) {
-    tile_nvfp4_tokens<M - 1>(args);
+    tile_fp4_tokens<Format, M - 1>(args);
   }
 }
 
-void tile_nvfp4(const TileArgs* args) { tile_nvfp4_tokens<Simd::kMaxTile>(*args); }
+template <typename Format>
+void tile_fp4(const TileArgs* args) {
+  tile_fp4_tokens<Format, Simd::kMaxTile>(*args);
+}
 
 // ---- Staging, for tile_staged ----
 
@@ -119,19 +124,22 @@ inline __attribute__((always_inline)) void stage_part(Simd::Codes codes, Vec sca
     Simd::store_weight(out + Simd::item_index(part, i) * kItemStride, Simd::scaled(w[i], scale));
 }
 
-void stage_nvfp4(const StageArgs* args) {
+template <typename Format>
+void stage_fp4(const StageArgs* args) {
+  constexpr StreamFormat kFormat = Format::kStream;
   const uint8_t* group = args->weights;
   uint32_t* out = args->out;
-  for (int block = 0; block < args->k_blocks; block += kScaleGroup) {
-    const int blocks = args->k_blocks - block < kScaleGroup ? args->k_blocks - block : kScaleGroup;
-    const uint8_t* codes = group + kScaleGroupBytes;
-    prefetch_lines(group + args->prefetch_bytes, ahead_bytes(*args, kScaleGroupBytes));
-    for (int b = 0; b < blocks; ++b, codes += kNvfp4BlockBytes, out += kBlockItems * kItemStride) {
-      prefetch_lines(codes + args->prefetch_bytes, ahead_bytes(*args, kNvfp4BlockBytes));
+  for (int block = 0; block < args->k_blocks; block += kFormat.group_blocks) {
+    const int blocks = group_size<Format>(args->k_blocks - block);
+    const uint8_t* codes = group + kFormat.header_bytes;
+    prefetch_lines(group + args->prefetch_bytes, ahead_bytes(*args, kFormat.header_bytes));
+    for (int b = 0; b < blocks;
+         ++b, codes += kFormat.block_bytes, out += kBlockItems * kItemStride) {
+      prefetch_lines(codes + args->prefetch_bytes, ahead_bytes(*args, kFormat.block_bytes));
 #pragma GCC unroll 1
       for (int v = 0; v < kTileVecs; ++v) {
         const int vec = args->group * kTileVecs + v;
-        const Vec scale = whole_scales(group, b, vec);
+        const Vec scale = whole_scales<Format>(group, b, vec);
 #pragma GCC unroll 2
         for (int chunk = 0; chunk < 2; ++chunk) {
           const Simd::Codes eight = Simd::load_codes(codes + chunk * kChunkBytes + vec * kVecBytes);
@@ -145,14 +153,15 @@ void stage_nvfp4(const StageArgs* args) {
   }
 }
 
-constexpr FormatKernels nvfp4_kernels() {
+template <typename Format>
+constexpr FormatKernels fp4_kernels() {
   FormatKernels kernels{};
   kernels.arithmetic = Simd::kValuesPerItem == 2 ? Arithmetic::kBf16Pairs : Arithmetic::kF32;
   kernels.x_block_items = kBlockItems;
   kernels.staged_block_items = kBlockItems * kItemStride;
   kernels.pack_x = pack_x;
-  kernels.tile = tile_nvfp4;
-  kernels.stage = stage_nvfp4;
+  kernels.tile = tile_fp4<Format>;
+  kernels.stage = stage_fp4<Format>;
   kernels.tile_staged = tile_staged;
   kernels.multiply = multiply;
   return kernels;
