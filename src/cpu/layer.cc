@@ -15,6 +15,11 @@ constexpr int64_t kColumnsPerTask = 512;
 
 int64_t aligned(int64_t bytes) { return ceil_div(bytes, kAlignment) * kAlignment; }
 
+bool rounds_activations(const FusedMoeSpec& spec) {
+  return spec.activations != ActivationFormat::kA16;
+}
+int64_t scales_of_row(int64_t k) { return ceil_div(k, 128); }
+
 // One f32 row of GEMM 2.
 int64_t y_stride(const FusedMoeSpec& spec) {
   return ceil_div(spec.hidden, kPanelRows) * kPanelRows;
@@ -27,7 +32,7 @@ int64_t h_stride(const FusedMoeSpec& spec) {
 // Tokens of one pass at most. What grows with them is mostly GEMM 2's rows: those stay under a
 // tenth of the weights, or 32 MiB where that is more.
 int64_t pass_limit(const FusedMoeSpec& spec) {
-  const int64_t token_bytes = spec.top_k * (4 * y_stride(spec) + 2 * h_stride(spec));
+  const int64_t token_bytes = spec.slots() * (4 * y_stride(spec) + 2 * h_stride(spec));
   const int64_t allowed = std::max<int64_t>(int64_t{32} << 20, PanelWeights::bytes(spec) / 10);
   return std::max<int64_t>(16, allowed / token_bytes);
 }
@@ -57,6 +62,10 @@ class Carver {
 
 struct Workspace {
   Grouping grouping;
+  // Where activations are rounded: codes of hidden states, their scales and those of h.
+  uint16_t* x = nullptr;
+  float* x_scales = nullptr;
+  float* h_scales = nullptr;
   uint16_t* h = nullptr;
   float* y = nullptr;
   StageScratch scratch;  // Of thread 0; thread i's is i · scratch_bytes further.
@@ -66,11 +75,12 @@ struct Workspace {
 StageScratch carve_scratch(Carver& carver, const FusedMoeSpec& spec, const LayerTactic& tactic,
                            const KernelTable& kernels) {
   const FormatKernels& format = format_kernels(kernels, spec.weights);
-  const ScratchSizes sizes =
-      max_sizes(scratch_sizes(tactic.gemm1, ceil_div(spec.hidden, kBlock), format),
-                scratch_sizes(tactic.gemm2, ceil_div(spec.intermediate, kBlock), format));
+  const ScratchSizes sizes = max_sizes(
+      scratch_sizes(tactic.gemm1, ceil_div(spec.hidden, kBlock), format, spec.activations),
+      scratch_sizes(tactic.gemm2, ceil_div(spec.intermediate, kBlock), format, spec.activations));
   StageScratch scratch;
   scratch.x = carver.take<uint32_t>(sizes.x_items);
+  scratch.x_scales = carver.take<float>(sizes.x_scales);
   scratch.c = carver.take<float>(sizes.c_values);
   scratch.staged = carver.take<uint32_t>(sizes.staged_items);
   return scratch;
@@ -79,11 +89,16 @@ StageScratch carve_scratch(Carver& carver, const FusedMoeSpec& spec, const Layer
 Workspace carve(Carver& carver, const FusedMoeSpec& spec, int64_t tokens, const LayerTactic& tactic,
                 const KernelTable& kernels) {
   Workspace workspace;
-  const int64_t rows = tokens * spec.top_k;
-  workspace.grouping.experts = carver.take<ExpertRows>(spec.experts + 1);
-  workspace.grouping.counts = carver.take<int32_t>(spec.experts);
+  const int64_t rows = tokens * spec.slots();
+  workspace.grouping.experts = carver.take<ExpertRows>(spec.held_experts() + 1);
+  workspace.grouping.counts = carver.take<int32_t>(spec.held_experts());
   workspace.grouping.row_token = carver.take<int32_t>(rows);
   workspace.grouping.row_slot = carver.take<int32_t>(rows);
+  if (rounds_activations(spec)) {
+    workspace.x = carver.take<uint16_t>(tokens * spec.hidden);
+    workspace.x_scales = carver.take<float>(tokens * scales_of_row(spec.hidden));
+    workspace.h_scales = carver.take<float>(rows * scales_of_row(spec.intermediate));
+  }
   workspace.h = carver.take<uint16_t>(rows * h_stride(spec));
   workspace.y = carver.take<float>(rows * y_stride(spec));
   const int64_t before = carver.used();
@@ -96,6 +111,7 @@ StageScratch scratch_of(const Workspace& workspace, int thread) {
   const int64_t bytes = workspace.scratch_bytes * thread;
   StageScratch scratch = workspace.scratch;
   scratch.x += bytes / static_cast<int64_t>(sizeof(*scratch.x));
+  scratch.x_scales += bytes / static_cast<int64_t>(sizeof(*scratch.x_scales));
   scratch.c += bytes / static_cast<int64_t>(sizeof(*scratch.c));
   scratch.staged += bytes / static_cast<int64_t>(sizeof(*scratch.staged));
   return scratch;
@@ -104,12 +120,12 @@ StageScratch scratch_of(const Workspace& workspace, int thread) {
 // Sums the rows of one token over its slots, for columns [first, last).
 void combine(const FusedMoeSpec& spec, const LayerInputs& inputs, const KernelTable& kernels,
              const float* y, int64_t token, int64_t first, int64_t last) {
-  const int64_t slot = token * spec.top_k;
+  const int64_t slot = token * spec.slots();
   const CombineArgs args{y + slot * y_stride(spec) + first,
                          y_stride(spec),
                          inputs.ids + slot,
                          inputs.weights + slot,
-                         spec.top_k,
+                         spec.slots(),
                          last - first};
   const int64_t at = token * spec.hidden + first;
   if (spec.output == DataType::kF32) {
@@ -129,23 +145,53 @@ void combine_all(const FusedMoeSpec& spec, const LayerInputs& inputs, const Kern
   }
 }
 
+// Rows are `stride` values apart in both.
+void round_rows(const KernelTable& kernels, const uint16_t* in, uint16_t* codes, float* scales,
+                int64_t stride, int64_t columns, int64_t rows, TaskCounter& counter) {
+  for (int64_t row = counter.next(); row < rows; row = counter.next())
+    kernels.round_row(in + row * stride, codes + row * stride,
+                      scales + row * scales_of_row(columns), columns);
+}
+
 void run_pass(const PanelWeights& weights, const LayerInputs& inputs, const LayerTactic& tactic,
               const KernelTable& kernels, ThreadPool& pool, Workspace& workspace, Part part) {
   const FusedMoeSpec& spec = weights.spec();
   Grouping& grouping = workspace.grouping;
-  group_by_expert(inputs.ids, inputs.tokens, spec.top_k, spec.experts, grouping);
+  group_by_expert(inputs.ids, inputs.tokens, spec.slots(), spec.held_experts(), grouping);
   number_tasks(grouping, 0, tactic.gemm1, weights.w13().panels);
   number_tasks(grouping, 1, tactic.gemm2, weights.w2().panels);
 
-  const Gemm1 gemm1{weights,       kernels,     tactic.gemm1,  grouping,
-                    inputs.hidden, workspace.h, h_stride(spec)};
-  const Gemm2 gemm2{weights,     kernels,        tactic.gemm2, grouping,
-                    workspace.h, h_stride(spec), workspace.y,  y_stride(spec)};
-  TaskCounter counters[3];
+  const bool rounds = rounds_activations(spec);
+  int64_t rows = 0;
+  for (int32_t i = 0; i < grouping.touched; ++i) rows += grouping.experts[i].rows;
+  const Gemm1 gemm1{weights,
+                    kernels,
+                    tactic.gemm1,
+                    grouping,
+                    rounds ? workspace.x : inputs.hidden,
+                    workspace.x_scales,
+                    workspace.h,
+                    h_stride(spec)};
+  const Gemm2 gemm2{weights,        kernels,     tactic.gemm2,
+                    grouping,       workspace.h, workspace.h_scales,
+                    h_stride(spec), workspace.y, y_stride(spec)};
+  TaskCounter counters[5];
   Barrier barrier(pool.size());
   pool.run([&](int thread) {
     const StageScratch scratch = scratch_of(workspace, thread);
-    if (part != Part::kGemm2) run_tasks(gemm1, counters[0], scratch);
+    if (part != Part::kGemm2) {
+      if (rounds) {
+        round_rows(kernels, inputs.hidden, workspace.x, workspace.x_scales, spec.hidden,
+                   spec.hidden, inputs.tokens, counters[3]);
+        barrier.arrive_and_wait();
+      }
+      run_tasks(gemm1, counters[0], scratch);
+      if (rounds) {
+        barrier.arrive_and_wait();
+        round_rows(kernels, workspace.h, workspace.h, workspace.h_scales, h_stride(spec),
+                   spec.intermediate, rows, counters[4]);
+      }
+    }
     if (part == Part::kAll) barrier.arrive_and_wait();
     if (part != Part::kGemm1) run_tasks(gemm2, counters[1], scratch);
     if (part != Part::kAll) return;
@@ -169,7 +215,7 @@ int64_t workspace_bytes(const FusedMoeSpec& spec, int64_t tokens, const LayerTac
 Status run_layer(const PanelWeights& weights, const LayerInputs& inputs, const LayerTactic& tactic,
                  const KernelTable& kernels, ThreadPool& pool, uint8_t* workspace, Part part) {
   const FusedMoeSpec& spec = weights.spec();
-  MOETUNE_RETURN_IF_ERROR(check_ids(inputs.ids, inputs.tokens * spec.top_k, spec.experts));
+  MOETUNE_RETURN_IF_ERROR(check_ids(inputs.ids, inputs.tokens * spec.slots(), spec.held_experts()));
   const int64_t pass = pass_tokens(spec, inputs.tokens);
   Carver carver(workspace);
   Workspace carved = carve(carver, spec, pass, tactic, kernels);
@@ -178,8 +224,8 @@ Status run_layer(const PanelWeights& weights, const LayerInputs& inputs, const L
     LayerInputs some = inputs;
     some.tokens = std::min(pass, inputs.tokens - first);
     some.hidden += first * spec.hidden;
-    some.ids += first * spec.top_k;
-    some.weights += first * spec.top_k;
+    some.ids += first * spec.slots();
+    some.weights += first * spec.slots();
     some.output = static_cast<uint8_t*>(inputs.output) + first * output_bytes;
     run_pass(weights, some, tactic, kernels, pool, carved, part);
   }

@@ -26,8 +26,8 @@ struct LayerInputs {
   int64_t tokens = 0;
   const uint16_t* hidden = nullptr;  ///< bf16 [tokens, hidden]
   const int32_t* ids =
-      nullptr;  ///< [tokens, top_k], 0 .. experts-1; -1: skipped; repeated ids add up.
-  const float* weights = nullptr;  ///< [tokens, top_k]
+      nullptr;  ///< [tokens, slots], 0 .. held_experts-1; -1: skipped; repeated ids add up.
+  const float* weights = nullptr;  ///< [tokens, slots]
   void* output = nullptr;          ///< bf16 or f32, as the specification says, [tokens, hidden]
 };
 
@@ -38,7 +38,7 @@ int64_t workspace_bytes(const FusedMoeSpec& spec, int64_t tokens, const LayerTac
 /// What of the layer is run.
 enum class Part : uint8_t {
   kAll,
-  kGemm1,  ///< GEMM 1 and the activation.
+  kGemm1,  ///< GEMM 1 and the activation, and rounding before and after them.
   kGemm2,  ///< GEMM 2, on what a complete run of the same inputs left in the workspace; for timing.
 };
 

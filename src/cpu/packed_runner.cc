@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/status_macros.h"
+#include "cpu/grouping.h"
 #include "cpu/isa.h"
 #include "cpu/layer.h"
 #include "cpu/panel_weights.h"
@@ -37,7 +38,7 @@ struct RoutingPlace {
 
   RoutingPlace(const FusedMoeSpec& spec, int64_t tokens) {
     const auto whole_lines = [](int64_t n) { return (n + 63) / 64 * 64; };
-    ids_bytes = whole_lines(tokens * spec.top_k * 4);
+    ids_bytes = whole_lines(tokens * spec.slots() * 4);
     bytes = 2 * ids_bytes;
   }
 };
@@ -62,30 +63,48 @@ class PackedExecutable final : public Executable {
     if (inputs.tokens == 0) return {};
     const RoutingPlace place(spec_, inputs.tokens);
     auto* workspace = static_cast<uint8_t*>(call.workspace);
-    route(arguments, place, workspace, part, inputs);
+    MOETUNE_RETURN_IF_ERROR(route(arguments, place, workspace, part, inputs));
     const auto& panels = static_cast<const PackedPanels*>(call.weights)->panels();
     return run_layer(panels, inputs, tactic_, *machine_->kernels, *machine_->threads,
                      workspace + place.bytes, part);
   }
 
-  void route(const Tensors& arguments, const RoutingPlace& place, uint8_t* workspace, Part part,
-             LayerInputs& inputs) {
+  Status route(const Tensors& arguments, const RoutingPlace& place, uint8_t* workspace, Part part,
+               LayerInputs& inputs) const {
+    const bool as_given = spec_.given_routing && spec_.ep == 1 && spec_.shared_experts == 0;
+    if (as_given) {
+      inputs.ids = arguments[1].as<int32_t>();
+      inputs.weights = arguments[2].as<float>();
+      return {};
+    }
     auto* ids = reinterpret_cast<int32_t*>(workspace);
     auto* weights = reinterpret_cast<float*>(workspace + place.ids_bytes);
-    const int64_t count = inputs.tokens * spec_.top_k;
     inputs.ids = ids;
     inputs.weights = weights;
-    if (spec_.given_routing) {
-      inputs.weights = arguments[2].as<float>();
-      if (spec_.ep == 1) inputs.ids = arguments[1].as<int32_t>();
-      if (spec_.ep > 1 && part == Part::kAll) std::copy_n(arguments[1].as<int32_t>(), count, ids);
-    } else if (part == Part::kAll) {
-      const float* bias = spec_.router.selection_bias ? arguments[2].as<float>() : nullptr;
-      route_tokens(spec_, arguments[1].as<float>(), bias, inputs.tokens, ids, weights);
+    if (part != Part::kAll) return {};  // What a complete run left.
+    const float* bias =
+        !spec_.given_routing && spec_.router.selection_bias ? arguments[2].as<float>() : nullptr;
+    for (int64_t token = 0; token < inputs.tokens; ++token) {
+      int32_t* own_ids = ids + token * spec_.slots();
+      float* own_weights = weights + token * spec_.slots();
+      if (spec_.given_routing) {
+        std::copy_n(arguments[1].as<int32_t>() + token * spec_.top_k, spec_.top_k, own_ids);
+        std::copy_n(arguments[2].as<float>() + token * spec_.top_k, spec_.top_k, own_weights);
+        if (spec_.ep == 1) MOETUNE_RETURN_IF_ERROR(check_ids(own_ids, spec_.top_k, spec_.experts));
+      } else {
+        moetune::route(spec_, arguments[1].as<float>() + token * spec_.global_experts, bias,
+                       own_ids, own_weights);
+      }
+      for (int i = 0; i < spec_.shared_experts; ++i) {
+        own_ids[spec_.top_k + i] = static_cast<int32_t>(spec_.experts) + i;
+        own_weights[spec_.top_k + i] = 1;
+      }
     }
-    if (spec_.ep > 1 && part == Part::kAll) {
-      keep_local(ids, count, arguments[arguments.size() - 2].as<int32_t>()[0]);
+    if (spec_.ep > 1) {
+      keep_local(ids, inputs.tokens * spec_.slots(),
+                 arguments[arguments.size() - 2].as<int32_t>()[0]);
     }
+    return {};
   }
 
   // Global ids to this rank's own; -1 for the others.
@@ -145,7 +164,7 @@ class PackedRunner final : public TunableRunner {
                                               WeightSource& source) override {
     MOETUNE_RETURN_IF_ERROR(check_layout(layout));
     MOETUNE_ASSIGN_OR_RETURN(PanelWeights panels, PanelWeights::allocate(spec_));
-    for (int64_t expert = 0; expert < std::min(source.chunks(), spec_.experts); ++expert) {
+    for (int64_t expert = 0; expert < std::min(source.chunks(), spec_.held_experts()); ++expert) {
       MOETUNE_ASSIGN_OR_RETURN(const Tensors chunk, source.chunk(expert));
       MOETUNE_RETURN_IF_ERROR(panels.pack(expert, chunk));
     }
@@ -208,10 +227,6 @@ Result<std::shared_ptr<Machine>> open_machine(int threads) {
 Result<std::unique_ptr<TunableRunner>> make_packed_runner(const FusedMoeSpec& spec,
                                                           std::shared_ptr<Machine> machine) {
   MOETUNE_RETURN_IF_ERROR(validate(spec));
-  if (spec.shared_experts > 0 || spec.activations != ActivationFormat::kA16) {
-    return Error{ErrorCode::kUnsupported,
-                 "cpu.packed has no shared experts and no fp8-block activations yet"};
-  }
   return std::unique_ptr<TunableRunner>(std::make_unique<PackedRunner>(spec, std::move(machine)));
 }
 

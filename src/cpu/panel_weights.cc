@@ -125,7 +125,9 @@ void unpack_matrix(const Matrix& matrix, const uint8_t* in, const float* biases)
 
 }  // namespace
 
-int64_t PanelWeights::bytes(const FusedMoeSpec& spec) { return spec.experts * expert_bytes(spec); }
+int64_t PanelWeights::bytes(const FusedMoeSpec& spec) {
+  return spec.held_experts() * expert_bytes(spec);
+}
 
 Result<PanelWeights> PanelWeights::allocate(const FusedMoeSpec& spec) {
   PanelWeights packed;
@@ -134,7 +136,7 @@ Result<PanelWeights> PanelWeights::allocate(const FusedMoeSpec& spec) {
   packed.w2_ = w2_grid(spec);
   packed.expert_bytes_ = expert_bytes(spec);
   MOETUNE_ASSIGN_OR_RETURN(packed.buffer_, Buffer::allocate(static_cast<size_t>(bytes(spec))));
-  packed.multipliers_.resize(static_cast<size_t>(spec.experts));
+  packed.multipliers_.resize(static_cast<size_t>(spec.held_experts()));
   return packed;
 }
 

@@ -34,6 +34,18 @@ const uint16_t* input_row(const Gemm1& gemm, int32_t row) {
 }
 const uint16_t* input_row(const Gemm2& gemm, int32_t row) { return gemm.h + row * gemm.h_stride; }
 
+constexpr int64_t kRoundBlocks = 128 / kBlock;  // Blocks of k that share a scale of activations.
+
+int64_t scales_of_row(int64_t k) { return ceil_div(k, kRoundBlocks * kBlock); }
+
+const float* input_scales(const Gemm1& gemm, int32_t row) {
+  if (gemm.hidden_scales == nullptr) return nullptr;
+  return gemm.hidden_scales + gemm.grouping.row_token[row] * scales_of_row(depth(gemm));
+}
+const float* input_scales(const Gemm2& gemm, int32_t row) {
+  return gemm.h_scales == nullptr ? nullptr : gemm.h_scales + row * scales_of_row(depth(gemm));
+}
+
 template <typename Gemm>
 const FormatKernels& kernels_of(const Gemm& gemm) {
   return format_kernels(gemm.kernels, gemm.weights.spec().weights);
@@ -92,9 +104,21 @@ struct Piece {
   int64_t blocks;
 };
 
+int64_t scale_groups(const Piece& piece) { return ceil_div(piece.blocks, kRoundBlocks); }
+
+// Of one tile: [groups][tokens].
+template <typename Gemm>
+void pack_scales(const Gemm& gemm, int32_t first_row, int tokens, const Piece& piece, float* out) {
+  const int64_t groups = scale_groups(piece);
+  for (int m = 0; m < tokens; ++m) {
+    const float* scales = input_scales(gemm, first_row + m) + piece.first / kRoundBlocks;
+    for (int64_t group = 0; group < groups; ++group) out[group * tokens + m] = scales[group];
+  }
+}
+
 template <typename Gemm>
 void pack_inputs(const Gemm& gemm, const Task& task, const Tiles& tiles, const Piece& piece,
-                 uint32_t* x) {
+                 const StageScratch& scratch) {
   const int64_t first_k = piece.first * kBlock;
   const int64_t values = std::min(depth(gemm) - first_k, piece.blocks * kBlock);
   const FormatKernels& kernels = kernels_of(gemm);
@@ -104,15 +128,22 @@ void pack_inputs(const Gemm& gemm, const Task& task, const Tiles& tiles, const P
     const int first = tiles.first(tile);
     for (int i = 0; i < tiles.size(tile); ++i)
       rows[i] = input_row(gemm, task.first_row + first + i);
-    kernels.pack_x(rows, tiles.size(tile), first_k, values, x + first * items);
+    kernels.pack_x(rows, tiles.size(tile), first_k, values, scratch.x + first * items);
+    if (input_scales(gemm, 0) != nullptr)
+      pack_scales(gemm, task.first_row + first, tiles.size(tile), piece,
+                  scratch.x_scales + first * scale_groups(piece));
   }
 }
 
+// args.x and args.x_scales: those of the first tile.
 void multiply_tiles(void (*multiply)(const TileArgs*), TileArgs args, const Tiles& tiles,
-                    const uint32_t* x, float* c, int64_t items) {
+                    const Piece& piece, float* c, int64_t items) {
+  const uint32_t* const x = args.x;
+  const float* const x_scales = args.x_scales;
   for (int64_t tile = 0; tile < tiles.count; ++tile) {
     args.tokens = tiles.size(tile);
     args.x = x + tiles.first(tile) * items;
+    if (x_scales != nullptr) args.x_scales = x_scales + tiles.first(tile) * scale_groups(piece);
     args.c = c + static_cast<int64_t>(tiles.first(tile)) * kPanelRows;
     multiply(&args);
     args.prefetch_bytes = 0;  // The first tile has brought the panel into the caches.
@@ -128,9 +159,11 @@ void multiply_panel(const Gemm& gemm, const uint8_t* weights, const Tiles& tiles
   args.k_blocks = static_cast<int>(piece.blocks);
   args.accumulate = piece.first != 0;
   args.prefetch_bytes = gemm.tactic.prefetch_bytes;
+  args.x = scratch.x;
+  args.x_scales = input_scales(gemm, 0) == nullptr ? nullptr : scratch.x_scales;
   args.weights = weights + panel_offset(gemm.weights.spec().weights, piece.first);
   if (gemm.tactic.feed == Feed::kDirect) {
-    multiply_tiles(kernels.tile, args, tiles, scratch.x, c, items);
+    multiply_tiles(kernels.tile, args, tiles, piece, c, items);
     return;
   }
   StageArgs stage{args.weights, scratch.staged, args.k_blocks, args.prefetch_bytes, 0};
@@ -138,7 +171,7 @@ void multiply_panel(const Gemm& gemm, const uint8_t* weights, const Tiles& tiles
   for (; stage.group < gemm.kernels.stage_groups; ++stage.group) {
     kernels.stage(&stage);
     args.group = stage.group;
-    multiply_tiles(kernels.tile_staged, args, tiles, scratch.x, c, items);
+    multiply_tiles(kernels.tile_staged, args, tiles, piece, c, items);
   }
 }
 
@@ -152,7 +185,7 @@ void run_task(const Gemm& gemm, const Task& task, const StageScratch& scratch,
   const bool whole = step == k_blocks;
   for (int64_t first = 0; first < k_blocks; first += step) {
     const Piece piece{first, std::min(step, k_blocks - first)};
-    if (packed_row != task.first_row) pack_inputs(gemm, task, tiles, piece, scratch.x);
+    if (packed_row != task.first_row) pack_inputs(gemm, task, tiles, piece, scratch);
     packed_row = whole ? task.first_row : -1;
     for (int64_t index = task.first_panel; index < task.last_panel; ++index) {
       float* const c =
@@ -176,11 +209,13 @@ void run_stage(const Gemm& gemm, TaskCounter& counter, const StageScratch& scrat
 }  // namespace
 
 ScratchSizes scratch_sizes(const StageTactic& tactic, int64_t k_blocks,
-                           const FormatKernels& kernels) {
+                           const FormatKernels& kernels, ActivationFormat activations) {
   constexpr int64_t kPackOverrun = 4;
   const int64_t step = step_blocks(tactic, k_blocks);
   ScratchSizes sizes;
   sizes.x_items = kTokenBlock * step * kernels.x_block_items + kPackOverrun;
+  if (activations != ActivationFormat::kA16)
+    sizes.x_scales = kTokenBlock * ceil_div(step, kRoundBlocks);
   sizes.c_values =
       int64_t{kTokenBlock} * kPanelRows * (step == k_blocks ? 1 : tactic.panels_per_task);
   if (tactic.feed == Feed::kStaged)
@@ -189,8 +224,8 @@ ScratchSizes scratch_sizes(const StageTactic& tactic, int64_t k_blocks,
 }
 
 ScratchSizes max_sizes(const ScratchSizes& a, const ScratchSizes& b) {
-  return {std::max(a.x_items, b.x_items), std::max(a.c_values, b.c_values),
-          std::max(a.staged_items, b.staged_items)};
+  return {std::max(a.x_items, b.x_items), std::max(a.x_scales, b.x_scales),
+          std::max(a.c_values, b.c_values), std::max(a.staged_items, b.staged_items)};
 }
 
 void run_tasks(const Gemm1& gemm, TaskCounter& counter, const StageScratch& scratch) {

@@ -28,8 +28,11 @@ int points_per_stage() {
 /// A point of each stage of each scheme, another for each architecture and format.
 std::vector<Sample> samples(const Architecture& arch) {
   std::vector<Sample> list;
-  for (WeightFormat format : kAllFormats) {
-    const FusedMoeSpec spec = mma_spec(2048, 192, 64, 8, format);
+  std::vector<FusedMoeSpec> specs;
+  for (WeightFormat format : kAllFormats) specs.push_back(mma_spec(2048, 192, 64, 8, format));
+  specs.push_back(mma_spec(2048, 192, 64, 8, WeightFormat::kFp8Block));
+  specs.back().activations = ActivationFormat::kFp8Block;
+  for (const FusedMoeSpec& spec : specs) {
     const WeightLayout layout = weight_layout(spec);
     const ArchitectureLimits& limits = *find_limits(arch.sm());
     for (const Scheme& scheme : make_schemes(spec, limits)) {
@@ -38,7 +41,8 @@ std::vector<Sample> samples(const Architecture& arch) {
         const GemmPath path = stage == 0 ? paths.gemm1 : paths.gemm2;
         if (scheme.name == "stream-tile") continue;  // Its stages are those of the others.
         const int64_t tokens = path == GemmPath::kTile ? 512 : path == GemmPath::kStream ? 40 : 2;
-        const uint64_t seed = static_cast<uint64_t>(arch.sm()) * 10 + static_cast<uint64_t>(format);
+        const uint64_t seed =
+            static_cast<uint64_t>(arch.sm()) * 10 + static_cast<uint64_t>(spec.weights);
         for (const Tactic& point :
              sample_points(scheme.stages[stage].space, tokens, points_per_stage(), seed)) {
           const GemmTactic tactic = read_gemm_tactic(path, point);

@@ -32,16 +32,26 @@ inline float fp8_scale(const uint8_t* group, int vec) {
   return scale * 256.f;
 }
 
+// x_scales: of the group, a token each; or null.
 template <int M, int V>
 inline __attribute__((always_inline)) void add_scaled(const Accumulators<M, V>& acc,
-                                                      const Vec (&scales)[V], float* c) {
+                                                      const Vec (&scales)[V], const float* x_scales,
+                                                      float* c) {
 #pragma GCC unroll 16
-  for (int m = 0; m < M; ++m)
+  for (int m = 0; m < M; ++m) {
+    const Vec x_scale = Simd::set1(x_scales == nullptr ? 1.f : x_scales[m]);
 #pragma GCC unroll 4
     for (int v = 0; v < V; ++v) {
       float* const out = c + m * kPanelRows + v * Simd::kLanes;
-      Simd::store(out, Simd::fma(acc.value[m][v], scales[v], Simd::load(out)));
+      Simd::store(out, Simd::fma(acc.value[m][v], scales[v] * x_scale, Simd::load(out)));
     }
+  }
+}
+
+// Those of the group that begins at `block`.
+template <int M>
+inline const float* x_scales_of(const TileArgs& args, int block) {
+  return args.x_scales == nullptr ? nullptr : args.x_scales + block / kFp8Stream.group_blocks * M;
 }
 
 // ---- Direct ----
@@ -49,7 +59,8 @@ inline __attribute__((always_inline)) void add_scaled(const Accumulators<M, V>& 
 // V vectors of rows of one group.
 template <int M, int V>
 inline __attribute__((always_inline)) void add_fp8_group(const TileArgs& args, const uint8_t* group,
-                                                         int pairs, int first, const uint32_t* x) {
+                                                         int pairs, int first, const uint32_t* x,
+                                                         const float* x_scales) {
   Accumulators<M, V> acc;
   acc.clear();
   const uint8_t* p = group + kFp8Stream.header_bytes;
@@ -61,7 +72,7 @@ inline __attribute__((always_inline)) void add_fp8_group(const TileArgs& args, c
   Vec scales[V];
 #pragma GCC unroll 4
   for (int v = 0; v < V; ++v) scales[v] = Simd::set1(fp8_scale(group, first + v));
-  add_scaled(acc, scales, args.c + first * Simd::kLanes);
+  add_scaled(acc, scales, x_scales, args.c + first * Simd::kLanes);
 }
 
 template <int M>
@@ -75,7 +86,7 @@ void tile_fp8_rows(const TileArgs& args) {
     prefetch_lines(group + args.prefetch_bytes, kFp8Stream.header_bytes);
 #pragma GCC unroll 1
     for (int v = 0; v < kPanelVecs; v += V)
-      add_fp8_group<M, V>(args, group, blocks * kFp8BlockPairs, v, x);
+      add_fp8_group<M, V>(args, group, blocks * kFp8BlockPairs, v, x, x_scales_of<M>(args, block));
     group += kFp8Stream.header_bytes + blocks * kFp8Stream.block_bytes;
     x += blocks * kBlockItems * M;
   }
@@ -128,7 +139,7 @@ void tile_staged_fp8_rows(const TileArgs& args) {
 #pragma GCC unroll 4
     for (int v = 0; v < V; ++v)
       scales[v] = Simd::load(reinterpret_cast<const float*>(p) + v * Simd::kLanes);
-    add_scaled(acc, scales, args.c + args.group * kItemStride);
+    add_scaled(acc, scales, x_scales_of<M>(args, block), args.c + args.group * kItemStride);
     p += (1 + items) * kItemStride;
     x += items * M;
   }

@@ -62,6 +62,8 @@ struct TileArgs {
   int accumulate;      // 0: c is overwritten.
   int prefetch_bytes;  // How far ahead of its reads the stream is prefetched.
   int group;           // For staged weights: which rows they are of.
+  // fp8 kernels: scales of x, [ceil(k_blocks / 8)][tokens]; null: x is what it is.
+  const float* x_scales;
 };
 
 // Converts one group of a panel's rows.
@@ -126,6 +128,9 @@ struct KernelTable {
   // y[rows[t]·stride + 0..31] = c[t][0..31] · scale + bias
   void (*store)(const float* c, int tokens, float scale, const float* bias, const int32_t* rows,
                 float* y, int64_t stride);
+  // Rounds bf16 values to e4m3 under a scale of each 128 (amax / 448, or 1): value = code · scale.
+  // Codes are bf16, which holds them exactly; `codes` may be `in`.
+  void (*round_row)(const uint16_t* in, uint16_t* codes, float* scales, int64_t columns);
   // out[0..columns) = sum over slots of weights[slot] · y[slot][0..columns), in the order of slots,
   // but those with an id of -1; as bf16 or f32.
   void (*combine_bf16)(const CombineArgs* args, uint16_t* out);

@@ -54,6 +54,7 @@ constexpr KernelTable make_table(const char* name, const FormatKernels* fp16) {
   table.mxfp4 = &kMxfp4Kernels;
   table.activate = activate;
   table.store = store;
+  table.round_row = round_row;
   table.combine_bf16 = combine_bf16;
   table.combine_f32 = combine_f32;
   table.read = read;

@@ -229,5 +229,57 @@ void combine_f32(const CombineArgs* args, float* out) {
   }
 }
 
+// ---- Rounding activations ----
+
+constexpr int kRoundBlock = 128;
+
+// The nearest e4m3 value, ties to even, saturating at 448.
+inline Floats round_to_e4m3(Floats x) {
+  const Words bits = reinterpret_cast<Words>(x) & 0x7FFFFFFFu;
+  const Floats magnitude = reinterpret_cast<Floats>(bits);
+  const Words normal = (bits + 0x7FFFFu + ((bits >> 20) & 1u)) & ~0xFFFFFu;
+  const Floats shift = all(24576.f);  // 1.5 * 2^14: sums have steps of 2^-9, the subnormals' own
+  const Floats small = (magnitude + shift) - shift;
+  Floats rounded = magnitude < 0x1p-6f ? small : reinterpret_cast<Floats>(normal);
+  rounded = rounded > 448.f ? all(448.f) : rounded;
+  return reinterpret_cast<Floats>(reinterpret_cast<Words>(rounded) |
+                                  (reinterpret_cast<Words>(x) & 0x80000000u));
+}
+
+inline Floats load_bf16(const uint16_t* p) {
+  Halves halves;
+  __builtin_memcpy(&halves, p, sizeof(halves));
+  return reinterpret_cast<Floats>(__builtin_convertvector(halves, Words) << 16);
+}
+
+inline float round_block(const uint16_t* in, uint16_t* codes) {
+  Floats largest = all(0.f);
+  for (int i = 0; i < kRoundBlock; i += kLanes) {
+    const Floats magnitude =
+        reinterpret_cast<Floats>(reinterpret_cast<Words>(load_bf16(in + i)) & 0x7FFFFFFFu);
+    largest = largest > magnitude ? largest : magnitude;
+  }
+  float amax = 0;
+  for (int lane = 0; lane < kLanes; ++lane) amax = amax > largest[lane] ? amax : largest[lane];
+  const float scale = amax == 0 ? 1 : amax / 448;
+  for (int i = 0; i < kRoundBlock; i += kLanes) {
+    const Halves h = to_bf16(round_to_e4m3(load_bf16(in + i) / scale));
+    __builtin_memcpy(codes + i, &h, sizeof(h));
+  }
+  return scale;
+}
+
+void round_row(const uint16_t* in, uint16_t* codes, float* scales, int64_t columns) {
+  int64_t first = 0;
+  for (; first + kRoundBlock <= columns; first += kRoundBlock)
+    *scales++ = round_block(in + first, codes + first);
+  if (first == columns) return;
+  uint16_t padded[kRoundBlock] = {};
+  const auto bytes = static_cast<size_t>(columns - first) * sizeof(padded[0]);
+  __builtin_memcpy(padded, in + first, bytes);
+  *scales = round_block(padded, padded);
+  __builtin_memcpy(codes + first, padded, bytes);
+}
+
 }  // namespace
 }  // namespace moetune::cpu

@@ -88,8 +88,9 @@ __global__ void __launch_bounds__(256) round_rows(const RoundParams p) {
   for (int i = 0; i < 4; ++i) {
     if (first + i < p.target_stride)
       p.target[row * p.target_stride + first + i] =
-          to_bf16(round_to_e4m3(__fdiv_rn(values[i], scale)) * scale);
+          to_bf16(round_to_e4m3(__fdiv_rn(values[i], scale)));
   }
+  if (lane == 0) p.scales[at] = scale;
 }
 
 }  // namespace moetune::kernels

@@ -26,7 +26,10 @@ class SlotDot {
   }
 
   // acc: only column 0 of each fragment (lanes with j = 0, elements 0 and 2) holds anything.
-  __device__ void run(const u16* row, float (&acc)[kMt][4]) {
+  __device__ void run(int input_row, float (&acc)[kMt][4]) {
+    const u16* row = p_.input + i64(input_row) * p_.input_stride;
+    if constexpr (kFormat == kFp8Rounded)
+      scales_ = p_.input_scales + input_row * ((p_.k + kFp8BlockSize - 1) / kFp8BlockSize);
     for (int done = 0; done < p_.units; done += kDepth) {
 #pragma unroll
       for (int d = 0; d < kDepth; ++d) {
@@ -47,10 +50,12 @@ class SlotDot {
       load_activations(b[h], row + k + 8 * h, lane_ < 4 && k + 8 * h < p_.k);
 #pragma unroll
     for (int m = 0; m < kMt; ++m) {
-      if constexpr (kFormat == kFp8Block) {
+      if constexpr (has_block_scales(kFormat)) {
         float part[4] = {};
         multiply_group<0>(part, weights[m], b);
-        add_scaled(acc[m], part, weights[m]);
+        const float token =
+            kFormat == kFp8Rounded ? scales_[unit / (kFp8BlockSize / kUnitK)] : 1.0f;
+        add_scaled(acc[m], part, weights[m], token, token);
       } else {
         multiply_group<0>(acc[m], weights[m], b);
         if constexpr (WeightUnit<kFormat>::kTerms == 2) multiply_group<1>(acc[m], weights[m], b);
@@ -72,6 +77,7 @@ class SlotDot {
 
   const GemmParams& p_;
   int lane_;
+  const float* scales_ = nullptr;
   WeightStream<kFormat, kMt, false> stream_;
   WeightUnit<kFormat> ring_[kDepth][kMt];
 };
@@ -93,7 +99,7 @@ __global__ void __launch_bounds__(32 * kWarps, kMinBlocks) gemm_combine(const Ge
     wait_for_previous();
     if (expert >= 0) {
       float acc[kMt][4] = {};
-      dot.run(p.gemm.input + i64(p.row_of_pair[pair]) * p.gemm.input_stride, acc);
+      dot.run(p.row_of_pair[pair], acc);
       const OutputScale<kFormat> scale(p.gemm.scales, expert);
       if ((lane & 3) == 0) {
 #pragma unroll

@@ -87,15 +87,17 @@ __device__ inline void multiply_half(float (&acc)[kNb][4], const WeightUnit<kFor
 
 template <int kFormat, int kMt, int kNb>
 __device__ inline void multiply_unit(Sums<kMt, kNb>& acc, const WeightUnit<kFormat> (&weights)[kMt],
-                                     const TokenUnit<kNb>& tokens) {
-  if constexpr (kFormat == kFp8Block) {
+                                     const TokenUnit<kNb>& tokens,
+                                     const TokenScales<kFormat, kNb>& scales, int unit) {
+  if constexpr (has_block_scales(kFormat)) {
 #pragma unroll
     for (int m = 0; m < kMt; ++m) {
       float part[kNb][4] = {};
 #pragma unroll
       for (int half = 0; half < 2; ++half) multiply_half<0>(part, weights[m], tokens, half);
 #pragma unroll
-      for (int n = 0; n < kNb; ++n) add_scaled(acc[m][n], part[n], weights[m]);
+      for (int n = 0; n < kNb; ++n)
+        add_scaled(acc[m][n], part[n], weights[m], scales.at(unit, n, 0), scales.at(unit, n, 1));
     }
   } else {
 #pragma unroll
@@ -172,8 +174,15 @@ __global__ void __launch_bounds__(32 * kWm * kWk, kMinBlocks) gemm_stream(const 
   }
 
   const OutputScale<kFormat> scale(p.scales, tile.expert);
+  const TokenScales<kFormat, kNb> token_scales(p, tile, 0, lane);
   Sums<kMt, kNb> acc = {};
-  int group = first_group, unit = 0;
+  int group = first_group, unit = 0, scaled_unit = 0;
+  auto multiply = [&](int d) {
+    multiply_unit<kFormat>(acc, weights[d], tokens[d % kTokenSlots], token_scales,
+                           first_unit + scaled_unit);
+    if constexpr (kFormat == kFp8Rounded)
+      scaled_unit = scaled_unit + 1 == units ? 0 : scaled_unit + 1;
+  };
   auto finish_unit = [&](int d) {
     if constexpr (kManySets) {
       if (kHeldUnits ? (d + 1) % (kHeldUnits ? kHeldUnits : 1) != 0 : ++unit < units) return;
@@ -187,7 +196,7 @@ __global__ void __launch_bounds__(32 * kWm * kWk, kMinBlocks) gemm_stream(const 
   for (; done + kDepth <= total; done += kDepth) {
 #pragma unroll
     for (int d = 0; d < kDepth; ++d) {
-      multiply_unit<kFormat>(acc, weights[d], tokens[d % kTokenSlots]);
+      multiply(d);
       weight_stream.load(weights[d], lane);
       if constexpr (kHeldUnits == 0) {
         token_stream.load(tokens[d], done + kDepth + d < total);
@@ -199,7 +208,7 @@ __global__ void __launch_bounds__(32 * kWm * kWk, kMinBlocks) gemm_stream(const 
 #pragma unroll
   for (int d = 0; d < kDepth - 1; ++d)
     if (done + d < total) {
-      multiply_unit<kFormat>(acc, weights[d], tokens[d % kTokenSlots]);
+      multiply(d);
       finish_unit(d);
     }
 

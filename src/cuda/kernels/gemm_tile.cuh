@@ -88,13 +88,14 @@ __device__ inline void all_fragments(u32 (&a)[kMt][2][4],
 // One chunk of 64 k for one warp. Tokens past the tile's end are left out, 16 at a time.
 template <int kFormat, int kMt, int kNb, bool kShared>
 __device__ inline void multiply_chunk(Sums<kMt, kNb>& acc,
-                                      const WeightUnit<kFormat, kShared> (&weights)[kMt], u32 stage,
+                                      const WeightUnit<kFormat, kShared> (&weights)[kMt],
+                                      const TokenScales<kFormat, kNb>& scales, int chunk, u32 stage,
                                       int tokens, int lane) {
   const int g = lane >> 2, j = lane & 3;
   auto tokens_at = [&](int half, int n) {
     return stage + g * kChunkRowBytes + (((2 * j + half) ^ g) << 4) + n * 8 * kChunkRowBytes;
   };
-  if constexpr (kFormat == kFp8Block) {
+  if constexpr (has_block_scales(kFormat)) {
     u32 a[2][kMt][2][4];
 #pragma unroll
     for (int half = 0; half < 2; ++half) all_fragments<0>(a[half], weights, half);
@@ -107,7 +108,9 @@ __device__ inline void multiply_chunk(Sums<kMt, kNb>& acc,
 #pragma unroll
       for (int m = 0; m < kMt; ++m)
 #pragma unroll
-        for (int i = 0; i < 2; ++i) add_scaled(acc[m][n + i], part[m][i], weights[m]);
+        for (int i = 0; i < 2; ++i)
+          add_scaled(acc[m][n + i], part[m][i], weights[m], scales.at(chunk, n + i, 0),
+                     scales.at(chunk, n + i, 1));
     }
   } else {
 #pragma unroll
@@ -156,6 +159,7 @@ __global__ void __launch_bounds__(32 * kWm * kWt, kMinBlocks) gemm_tile(const Ge
 
   const TileLoader<kNt, 32 * kWm * kWt> loader(p, tile);
   const OutputScale<kFormat> scale(p.scales, tile.expert);
+  const TokenScales<kFormat, kNb> token_scales(p, tile, first_token, lane);
   Sums<kMt, kNb> acc = {};
 
   if constexpr (kResident) {
@@ -169,8 +173,8 @@ __global__ void __launch_bounds__(32 * kWm * kWt, kMinBlocks) gemm_tile(const Ge
 #pragma unroll
       for (int d = 0; d < kDepth; ++d) {
         if (done + d >= total) break;
-        multiply_chunk<kFormat, kMt, kNb>(acc, weights[d], own_rows + chunk * kStageBytes, tokens,
-                                          lane);
+        multiply_chunk<kFormat, kMt, kNb>(acc, weights[d], token_scales, chunk,
+                                          own_rows + chunk * kStageBytes, tokens, lane);
         stream.load(weights[d], lane);
         if (++chunk == chunks) {
           store_set<kFormat, kEpilogue, kBias>(p, tile, scale, group, first_token, acc, lane);
@@ -195,7 +199,8 @@ __global__ void __launch_bounds__(32 * kWm * kWt, kMinBlocks) gemm_tile(const Ge
         __syncthreads();
         if (chunk + kStages - 1 < chunks) loader.load(chunk + kStages - 1, ring + write);
         commit_copies();
-        multiply_chunk<kFormat, kMt, kNb>(acc, weights[d], own_rows + read, tokens, lane);
+        multiply_chunk<kFormat, kMt, kNb>(acc, weights[d], token_scales, chunk, own_rows + read,
+                                          tokens, lane);
         stream.load(weights[d], lane);
         read = read + kStageBytes == kStages * kStageBytes ? 0 : read + kStageBytes;
         write = write + kStageBytes == kStages * kStageBytes ? 0 : write + kStageBytes;

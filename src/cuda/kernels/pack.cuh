@@ -156,7 +156,7 @@ __global__ void __launch_bounds__(256) pack_fp8(const PackParams p) {
       if (!kUnpack) word = pack_fp8_word(source);
     }
   if (nan) *p.not_a_number = 1;
-  if constexpr (kFormat == kFp8Block) {
+  if constexpr (has_block_scales(kFormat)) {
     if (lane >= 2) return;
     float* source = static_cast<float*>(const_cast<void*>(p.source_scales));
     float* scale = reinterpret_cast<float*>(packed + kFp8CodeBytes);

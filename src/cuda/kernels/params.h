@@ -39,14 +39,28 @@ using i64 = long long;
 constexpr int kGroupRows = 16;
 constexpr int kUnitK = 64;
 
-enum Format : int { kBf16 = 0, kNvfp4 = 1, kFp16 = 2, kFp8 = 3, kFp8Block = 4, kMxfp4 = 5 };
+// kFp8Rounded: kFp8Block with activations that have scales, too.
+enum Format : int {
+  kBf16 = 0,
+  kNvfp4 = 1,
+  kFp16 = 2,
+  kFp8 = 3,
+  kFp8Block = 4,
+  kMxfp4 = 5,
+  kFp8Rounded = 6
+};
+
+// Whether a unit's sums enter the real ones under scales of its own.
+MOETUNE_BOTH constexpr bool has_block_scales(int format) {
+  return format == kFp8Block || format == kFp8Rounded;
+}
 
 MOETUNE_BOTH constexpr int unit_bytes(int format) {
-  return format == kNvfp4      ? 576
-         : format == kMxfp4    ? 544
-         : format == kFp8      ? 1024
-         : format == kFp8Block ? 1040
-                               : 2048;
+  return format == kNvfp4           ? 576
+         : format == kMxfp4         ? 544
+         : format == kFp8           ? 1024
+         : has_block_scales(format) ? 1040
+                                    : 2048;
 }
 constexpr int kFp4CodeBytes = 512;
 constexpr int kFp8CodeBytes = 1024;
@@ -158,6 +172,8 @@ struct GemmParams {
   const float* bias;  // [experts][groups][16]: rows in order, or 8 of gate and 8 of up; null where
                       // there is none
   const u16* input;   // bf16 [rows, input_stride]
+  // kFp8Rounded: [rows][ceil(k / 128)], scales of the input, which are codes
+  const float* input_scales;
   const int* row_index;  // input row of a sorted row; null: the same
   const Tile* tiles;
   const int* tile_count;
@@ -195,10 +211,12 @@ struct PackParams {
   int gated;  // rows are gate then up, each rows / 2
 };
 
-// Rows of bf16 rounded to e4m3 under a scale of each 128 values: what they are then, as bf16.
+// Rows of bf16 rounded to e4m3 under a scale of each 128 values: the codes, as bf16, and the
+// scales.
 struct RoundParams {
   const u16* source;  // [rows, source_stride]
   u16* target;        // [rows, target_stride], zeros past `columns`; may be the source
+  float* scales;      // [rows][ceil(target_stride / 128)]
   int rows, columns, source_stride, target_stride;
 };
 

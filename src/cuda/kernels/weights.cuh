@@ -83,7 +83,7 @@ template <bool kShared>
 struct WeightUnit<kFp8, kShared> : Fp8Unit<kShared> {};
 
 template <bool kShared>
-struct WeightUnit<kFp8Block, kShared> : Fp8Unit<kShared> {
+struct Fp8BlockUnit : Fp8Unit<kShared> {
   float scales[2] = {};  // of rows 0..7 and of rows 8..15
 
   __device__ void load(const u8* unit, int lane, bool live) {
@@ -91,6 +91,11 @@ struct WeightUnit<kFp8Block, kShared> : Fp8Unit<kShared> {
     load_block_scales(scales, unit + kFp8CodeBytes, live);
   }
 };
+
+template <bool kShared>
+struct WeightUnit<kFp8Block, kShared> : Fp8BlockUnit<kShared> {};
+template <bool kShared>
+struct WeightUnit<kFp8Rounded, kShared> : Fp8BlockUnit<kShared> {};
 
 // params.h explains the bits.
 __device__ inline u32 rotate(u32 word, int right) { return __funnelshift_r(word, word, right); }
@@ -136,13 +141,52 @@ struct WeightUnit<kNvfp4, kShared> : Fp4Unit<kNvfp4, kShared> {};
 template <bool kShared>
 struct WeightUnit<kMxfp4, kShared> : Fp4Unit<kMxfp4, kShared> {};
 
-// Sums of products with a unit's codes enter the real ones under the scales of their rows.
+// Scales of the activations of tokens 2j and 2j + 1 of every 8, for kNb * 8 tokens from
+// `first_token` of a tile on. Nothing but for kFp8Rounded.
+template <int kFormat, int kNb>
+class TokenScales {
+ public:
+  __device__ TokenScales(const GemmParams&, const Tile&, int, int) {}
+  __device__ float at(int, int, int) const { return 1.0f; }
+};
+
+template <int kNb>
+class TokenScales<kFp8Rounded, kNb> {
+ public:
+  __device__ TokenScales(const GemmParams& p, const Tile& tile, int first_token, int lane)
+      : scales_(p.input_scales) {
+    const int blocks = (p.k + kFp8BlockSize - 1) / kFp8BlockSize;
+#pragma unroll
+    for (int n = 0; n < kNb; ++n)
+#pragma unroll
+      for (int t = 0; t < 2; ++t) {
+        const int token = first_token + n * 8 + (lane & 3) * 2 + t;
+        const int row = tile.first_row + (token < tile.rows ? token : 0);
+        offset_[n][t] = (p.row_index ? p.row_index[row] : row) * blocks;
+      }
+  }
+  __device__ float at(int unit, int n, int t) const {
+    return scales_[offset_[n][t] + unit / (kFp8BlockSize / kUnitK)];
+  }
+
+ private:
+  const float* scales_;
+  int offset_[kNb][2];
+};
+
+// Sums of products with a unit's codes enter the real ones under the scales of their rows and
+// tokens.
 template <int kFormat, bool kShared>
 __device__ inline void add_scaled(float (&acc)[4], const float (&part)[4],
-                                  const WeightUnit<kFormat, kShared>& unit) {
-  static_assert(kFormat == kFp8Block, "no other format has scales that a bf16 cannot take in");
+                                  const WeightUnit<kFormat, kShared>& unit, float token_0 = 1.0f,
+                                  float token_1 = 1.0f) {
+  static_assert(has_block_scales(kFormat), "no other format has scales that a bf16 cannot take in");
 #pragma unroll
-  for (int i = 0; i < 4; ++i) acc[i] += part[i] * unit.scales[i >> 1];
+  for (int i = 0; i < 4; ++i) {
+    float scale = unit.scales[i >> 1];
+    if constexpr (kFormat == kFp8Rounded) scale *= i & 1 ? token_1 : token_0;
+    acc[i] += part[i] * scale;
+  }
 }
 
 // Walks over kMt row groups at a time, `units` units of each, then on to the next set of groups. A

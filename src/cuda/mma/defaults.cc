@@ -121,7 +121,7 @@ GemmTactic tile_gemm(const Choice& c, const MatrixLayout& matrix, bool second) {
   const bool widest = t.token_tile == 128, short_k = second && matrix.units <= 4;
   // Two terms of each weight, or sums of a unit beside those of all, take registers.
   const bool heavy =
-      c.layout.format == kernels::kFp16 || (widest && c.layout.format == kernels::kFp8Block);
+      c.layout.format == kernels::kFp16 || (widest && kernels::has_block_scales(c.layout.format));
   t.groups = t.token_tile == 32 || (widest && !second) || heavy ? 2 : 4;
   t.warps_m = widest && short_k ? 2 : 4;
   t.warps_t = widest ? 2 : 1;

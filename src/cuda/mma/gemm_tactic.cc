@@ -11,7 +11,8 @@ int unit_registers(const WeightLayout& layout) {
     case kernels::kBf16:
     case kernels::kFp16: return 16;
     case kernels::kFp8: return 8;
-    case kernels::kFp8Block: return 10;
+    case kernels::kFp8Block:
+    case kernels::kFp8Rounded: return 10;
     case kernels::kNvfp4:
     case kernels::kMxfp4: return 5;
   }
@@ -28,8 +29,12 @@ int fragment_registers(const WeightLayout& layout) {
 // Sums of one unit, apart from those that its scales bring them into: of so many row groups at a
 // time, for so many times 8 tokens; and fragments of the unit's other half.
 int unit_sum_registers(const WeightLayout& layout, int groups, int tokens8, int other_halves) {
-  if (layout.format != kernels::kFp8Block) return 0;
+  if (!kernels::has_block_scales(layout.format)) return 0;
   return groups * tokens8 * 4 + other_halves * 6;
+}
+// Where the scales of each token's activations lie.
+int token_scale_registers(const WeightLayout& layout, int tokens8) {
+  return layout.format == kernels::kFp8Rounded ? 2 * tokens8 + 6 : 0;
 }
 
 // Addresses, counters and what else every kernel has; from the compiler's reports.
@@ -39,7 +44,8 @@ int stream_registers(const GemmTactic& t, const WeightLayout& layout, const Matr
   const int tokens8 = t.token_tile / 8, token_slots = t.hold ? matrix.units : t.depth;
   return t.groups * t.depth * unit_registers(layout) + token_slots * tokens8 * 8 +
          t.groups * tokens8 * 4 + fragment_registers(layout) +
-         unit_sum_registers(layout, 1, tokens8, 0) + kStreamBase + (t.sets > 1 ? kSetsBase : 0);
+         unit_sum_registers(layout, 1, tokens8, 0) + token_scale_registers(layout, tokens8) +
+         kStreamBase + (t.sets > 1 ? kSetsBase : 0);
 }
 
 int tile_registers(const GemmTactic& t, const WeightLayout& layout) {

@@ -307,10 +307,11 @@ Status MmaLayer::copy_hidden(const Pass& pass, bool& first) const {
   const int columns = static_cast<int>(spec_.hidden),
             stride = static_cast<int>(aligned_columns(spec_));
   if (rounds_activations(spec_)) {
-    return round_rows(pass,
-                      {pass.in.hidden, pass.in_workspace<uint16_t>(pass.at.own_hidden), pass.tokens,
-                       columns, columns, stride},
-                      first);
+    return round_rows(
+        pass,
+        {pass.in.hidden, pass.in_workspace<uint16_t>(pass.at.own_hidden),
+         pass.in_workspace<float>(pass.at.hidden_scales), pass.tokens, columns, columns, stride},
+        first);
   }
   const kernels::AlignParams p = {pass.in.hidden, pass.in_workspace<uint16_t>(pass.at.own_hidden),
                                   pass.tokens, columns, stride};
@@ -322,8 +323,9 @@ Status MmaLayer::copy_hidden(const Pass& pass, bool& first) const {
 Status MmaLayer::round_h(const Pass& pass, bool& first) const {
   auto* h = pass.in_workspace<uint16_t>(pass.at.activations);
   return round_rows(pass,
-                    {h, h, pass.pairs, static_cast<int>(spec_.intermediate),
-                     layout_.activation_columns, layout_.activation_columns},
+                    {h, h, pass.in_workspace<float>(pass.at.activation_scales), pass.pairs,
+                     static_cast<int>(spec_.intermediate), layout_.activation_columns,
+                     layout_.activation_columns},
                     first);
 }
 
@@ -342,6 +344,9 @@ kernels::GemmParams MmaLayer::gemm_params(const Pass& pass, int matrix) const {
   p.bias = reinterpret_cast<const float*>(matrix == 0 ? w.w13_bias() : w.w2_bias());
   p.tiles = pass.in_workspace<kernels::Tile>(pass.at.tiles[matrix]);
   p.tile_count = pass.in_workspace<int>(pass.at.tile_counts) + matrix;
+  if (rounds_activations(spec_))
+    p.input_scales =
+        pass.in_workspace<float>(matrix == 0 ? pass.at.hidden_scales : pass.at.activation_scales);
   p.expert_bytes = m.expert_bytes;
   p.units = m.units;
   p.groups = m.groups;

@@ -27,12 +27,13 @@ MatrixLayout matrix_layout(int64_t rows, int64_t k, bool gated, int format) {
   return m;
 }
 
-kernels::Format format_of(WeightFormat format) {
-  switch (format) {
+kernels::Format format_of(const FusedMoeSpec& spec) {
+  switch (spec.weights) {
     case WeightFormat::kBf16: return kernels::kBf16;
     case WeightFormat::kFp16: return kernels::kFp16;
     case WeightFormat::kFp8: return kernels::kFp8;
-    case WeightFormat::kFp8Block: return kernels::kFp8Block;
+    case WeightFormat::kFp8Block:
+      return spec.activations == ActivationFormat::kA16 ? kernels::kFp8Block : kernels::kFp8Rounded;
     case WeightFormat::kNvfp4: return kernels::kNvfp4;
     case WeightFormat::kMxfp4: return kernels::kMxfp4;
   }
@@ -53,7 +54,7 @@ kernels::Epilogue epilogue_of(Activation activation) {
 
 WeightLayout weight_layout(const FusedMoeSpec& spec) {
   WeightLayout layout;
-  layout.format = format_of(spec.weights);
+  layout.format = format_of(spec);
   layout.w13 = matrix_layout(spec.w13_rows(), spec.hidden, spec.gated(), layout.format);
   layout.w2 = matrix_layout(spec.hidden, spec.intermediate, false, layout.format);
   layout.activation_columns =

@@ -69,6 +69,7 @@ std::string pack_expression(kernels::Format format, bool unpack) {
     case kernels::kFp16: return fmt::format("{}pack_halves<{}>", ns, unpack);
     case kernels::kFp8:
     case kernels::kFp8Block:
+    case kernels::kFp8Rounded:
       return fmt::format("{}pack_fp8<{}, {}>", ns, unpack, static_cast<int>(format));
     case kernels::kNvfp4:
     case kernels::kMxfp4: break;

@@ -24,7 +24,9 @@ struct WorkspaceLayout {
   size_t tile_counts = 0;
   size_t histograms = 0;
   size_t tiles[2] = {};
-  size_t own_hidden = 0;   ///< Only where copies_hidden().
+  size_t own_hidden = 0;     ///< Only where copies_hidden().
+  size_t hidden_scales = 0;  ///< Only where rounds_activations().
+  size_t activation_scales = 0;
   size_t activations = 0;  ///< [pairs, activation_columns] bf16
   size_t rows = 0;         ///< [pairs, groups * 16] f32: GEMM 2's, where a combine kernel follows.
   size_t bytes = 0;
@@ -40,6 +42,9 @@ inline bool rounds_activations(const FusedMoeSpec& spec) {
 }
 inline bool copies_hidden(const FusedMoeSpec& spec) {
   return spec.hidden % 8 != 0 || rounds_activations(spec);
+}
+inline int64_t scales_of_row(int64_t columns) {
+  return (columns + kernels::kFp8BlockSize - 1) / kernels::kFp8BlockSize;
 }
 inline int64_t aligned_columns(const FusedMoeSpec& spec) { return (spec.hidden + 7) / 8 * 8; }
 
