@@ -35,6 +35,8 @@ class ChildProcess {
   /// reason, where it cannot be started.
   static Result<ChildProcess> start(const std::vector<std::string>& command, int socket,
                                     int output = -1);
+  /// None: has no pid, and nothing to be ended.
+  ChildProcess() = default;
 
   ChildProcess(ChildProcess&& other) noexcept
       : pid_(std::exchange(other.pid_, -1)), watch_(std::move(other.watch_)) {}

@@ -8,10 +8,11 @@
 namespace moetune {
 namespace {
 
-// The parser itself does not recurse; whatever walks its result does.
-int nesting_depth(std::string_view text) {
-  int depth = 0;
-  int deepest = 0;
+// What is too much, before anything is made of the text; empty where all is within the limits. The
+// parser itself does not recurse; whatever walks its result does. Of what is no JSON it says
+// something or nothing: the parser will object.
+std::string excess_of(std::string_view text, const JsonLimits& limits) {
+  std::vector<size_t> members;  // Of the objects and arrays that are open.
   bool in_string = false;
   for (size_t i = 0; i < text.size(); ++i) {
     const char c = text[i];
@@ -21,12 +22,16 @@ int nesting_depth(std::string_view text) {
     } else if (c == '"') {
       in_string = true;
     } else if (c == '{' || c == '[') {
-      deepest = std::max(deepest, ++depth);
-    } else if (c == '}' || c == ']') {
-      --depth;
+      members.push_back(0);
+      if (members.size() > static_cast<size_t>(limits.max_depth))
+        return fmt::format("nested deeper than {} levels", limits.max_depth);
+    } else if ((c == '}' || c == ']') && !members.empty()) {
+      members.pop_back();
+    } else if (c == ':' && !members.empty() && ++members.back() > limits.max_members) {
+      return fmt::format("an object of more than {} members", limits.max_members);
     }
   }
-  return deepest;
+  return {};
 }
 
 // The library's text is "[json.exception.parse_error.101] parse error at line 1, column 2: syntax
@@ -107,9 +112,8 @@ Result<Json> parse_json(std::string_view text, const std::string& origin, JsonLi
   if (text.find_first_not_of(" \t\r\n") == std::string_view::npos) {
     return parse_error(origin, "empty, where JSON is expected");
   }
-  if (nesting_depth(text) > limits.max_depth) {
-    return parse_error(origin, fmt::format("nested deeper than {} levels", limits.max_depth));
-  }
+  if (const std::string excess = excess_of(text, limits); !excess.empty())
+    return parse_error(origin, excess);
   try {
     return Json::parse(text);
   } catch (const Json::exception& exception) {

@@ -25,6 +25,8 @@ struct JsonLimits {
   size_t max_bytes =
       size_t{32} << 20;  ///< A value takes about 16 bytes in memory, at least two in the text.
   int max_depth = 64;    ///< Printing and comparing recurse.
+  /// Of one object: each member is compared with all before it, as the order of keys is kept.
+  size_t max_members = 1024;
 };
 
 /// kParse with line and column. `origin` (a file name, say) begins the message.

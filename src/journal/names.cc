@@ -69,9 +69,10 @@ Result<int64_t> Names::candidate(const Candidate& candidate, const std::string& 
                                              .add(stages)
                                              .add(layout)
                                              .value());
+  // With lengths: names from an import may hold anything, ends of lines too.
   return number_of(
-      fmt::format("candidate\n{}\n{}\n{}\n{}\n{}", candidate.runner, candidate.runner_version,
-                  candidate.scheme, stages, layout),
+      fmt::format("candidate\n{} {} {}\n{}{}{}{}", candidate.runner.size(), candidate.scheme.size(),
+                  candidate.runner_version, candidate.runner, candidate.scheme, stages, layout),
       "SELECT id FROM candidate WHERE hash = ? AND runner = ? AND version = ? AND scheme = ?"
       " AND stages = ? AND layout = ?",
       "INSERT INTO candidate (hash, runner, version, scheme, stages, layout)"

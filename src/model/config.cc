@@ -15,6 +15,8 @@ namespace {
 using model::Fields;
 
 constexpr int64_t kMaxLayers = 1000;
+// Quantisers may list every expert of every layer.
+constexpr size_t kMaxMembers = 1 << 16;
 
 const Fields::Names kExpertCount = {"num_experts", "n_routed_experts", "num_local_experts"};
 
@@ -143,7 +145,7 @@ Result<ModelSpec> read_model(const Fields& outer, const Fields& quantisation,
 }
 
 Result<Json> parse_object(std::string_view text, const std::string& origin) {
-  MOETUNE_ASSIGN_OR_RETURN(Json value, parse_json(text, origin));
+  MOETUNE_ASSIGN_OR_RETURN(Json value, parse_json(text, origin, {.max_members = kMaxMembers}));
   if (value.is_object()) return value;
   return Error{ErrorCode::kParse,
                fmt::format("{}: holds {}, not an object", origin, json_kind(value)),

@@ -107,7 +107,7 @@ Result<TunedConfiguration> TunedConfiguration::from_json(const std::string& text
   size_t position = 0;
   JsonReader reader(document, "");
   reader.object("device",
-                [&](JsonReader& device) { configuration.device = device_from_json(device); });
+                [&](JsonReader& fields) { configuration.device = device_from_json(fields); });
   reader.objects("plans", kMaxPlans, [&](JsonReader& item) {
     Plan plan = plan_from_json(item, document["plans"][position]);
     const auto [earlier, is_new] = positions.emplace(plan.problem.key(), position);

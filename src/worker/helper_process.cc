@@ -121,6 +121,14 @@ Result<std::unique_ptr<HelperProcess>> HelperProcess::start(const WorkerOptions&
   return helper;
 }
 
+Result<std::unique_ptr<HelperProcess>> HelperProcess::attach(Descriptor socket,
+                                                             const WorkerOptions& options) {
+  std::unique_ptr<HelperProcess> helper(new HelperProcess(
+      ChildProcess(), std::move(socket), Descriptor(), options.policy.output_bytes));
+  MOETUNE_RETURN_IF_ERROR(helper->hear_hello(options.command[0], options.policy.start_s));
+  return helper;
+}
+
 Status HelperProcess::hear_hello(const std::string& program, double patience_s) {
   const Limits limits{.run_s = patience_s, .doing = "starting"};
   const Conversation conversation{limits};

@@ -46,6 +46,9 @@ class HelperProcess {
  public:
   /// Starts one and hears its hello. Errors as WorkerHost::start().
   static Result<std::unique_ptr<HelperProcess>> start(const WorkerOptions& options);
+  /// The same with a helper that somebody else has started, at the other end of a socket.
+  static Result<std::unique_ptr<HelperProcess>> attach(Descriptor socket,
+                                                       const WorkerOptions& options);
 
   pid_t pid() const { return process_.pid(); }
   /// How it ended, where it did so between requests; nothing while it runs.

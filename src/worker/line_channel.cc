@@ -7,11 +7,13 @@
 #include <sys/time.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstring>
 #include <numeric>
 
+#include "base/host.h"
 #include "base/status_macros.h"
 #include "base/system_error.h"
 
@@ -91,7 +93,7 @@ Result<bool> LineChannel::receive() {
     keep_files(header);
     received_.append(buffer.data(), static_cast<size_t>(got));
     // A line that never ends is found out by next().
-    if (received_.size() > 2 * kMaxLine) return true;
+    if (received_.size() - begin_ > 2 * kMaxLine) return true;
   }
 }
 
@@ -110,15 +112,19 @@ void LineChannel::keep_files(msghdr& header) {
 
 Result<std::optional<Line>> LineChannel::next() {
   const size_t end = received_.find('\n', searched_);
-  const size_t length = end == std::string::npos ? received_.size() : end;
+  const size_t length = std::min(end, received_.size()) - begin_;
   if (length > kMaxLine) return Error{ErrorCode::kParse, "a message without an end"};
   if (end == std::string::npos) {
     searched_ = received_.size();
     return std::optional<Line>();
   }
-  MOETUNE_ASSIGN_OR_RETURN(Line line, parse(std::string_view(received_).substr(0, end)));
-  received_.erase(0, end + 1);
-  searched_ = 0;
+  MOETUNE_ASSIGN_OR_RETURN(Line line, parse(std::string_view(received_).substr(begin_, length)));
+  begin_ = end + 1;
+  if (begin_ > received_.size() / 2) {
+    received_.erase(0, begin_);
+    begin_ = 0;
+  }
+  searched_ = begin_;
   return std::optional<Line>(std::move(line));
 }
 
@@ -151,6 +157,18 @@ Result<Descriptor> make_memory_file(std::span<const std::span<const std::byte>> 
   return file;
 }
 
+namespace {
+
+// Its maker need not have had the memory: a file may have holes.
+bool has_room_for(size_t bytes) {
+  constexpr size_t kNotWorthAsking = size_t{256} << 20;
+  if (bytes <= kNotWorthAsking) return true;
+  const size_t available = host_available_memory_bytes();
+  return available == 0 || bytes <= available;
+}
+
+}  // namespace
+
 Result<std::vector<std::vector<std::byte>>> read_memory_file(const Descriptor& file,
                                                              std::span<const size_t> lengths) {
   const size_t bytes = std::accumulate(lengths.begin(), lengths.end(), size_t{0});
@@ -159,6 +177,10 @@ Result<std::vector<std::vector<std::byte>>> read_memory_file(const Descriptor& f
   if (!S_ISREG(status.st_mode) || static_cast<uint64_t>(status.st_size) != bytes) {
     return Error{ErrorCode::kParse,
                  fmt::format("a file of {} bytes came, not of {}", status.st_size, bytes)};
+  }
+  if (!has_room_for(bytes)) {
+    return Error{ErrorCode::kOutOfMemory,
+                 fmt::format("a file of {} bytes came, more than there is memory", bytes)};
   }
   std::vector<std::vector<std::byte>> pieces;
   off_t offset = 0;

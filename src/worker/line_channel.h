@@ -55,7 +55,8 @@ class LineChannel {
 
   Descriptor socket_;
   std::string received_;
-  size_t searched_ = 0;  // No newline before this.
+  size_t begin_ = 0;     // What is before this was read. Taken off seldom, for it moves the rest.
+  size_t searched_ = 0;  // No newline between that and this.
   std::deque<Descriptor> files_;
 };
 
@@ -63,7 +64,7 @@ class LineChannel {
 Result<Descriptor> make_memory_file(std::span<const std::span<const std::byte>> pieces);
 
 /// The pieces of such a file, of these lengths, copied out, so that its maker cannot change them
-/// any more. kParse where the file has another length; kIo.
+/// any more. kParse where the file has another length; kOutOfMemory where it cannot be held; kIo.
 Result<std::vector<std::vector<std::byte>>> read_memory_file(const Descriptor& file,
                                                              std::span<const size_t> lengths);
 

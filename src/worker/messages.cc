@@ -234,17 +234,15 @@ Json sample_to_json(const Sample& sample) {
 
 Sample read_sample(JsonReader& reader) {
   Sample sample{.us = std::numeric_limits<double>::quiet_NaN(), .state = {}};
-  int64_t reasons = 0;
   bool is_number = true;
   reader.members([&](const std::string& name, const Json& value) {
     if (name == "us") is_number = !value.is_null();
   });
   if (is_number) reader.optional("us", sample.us);
   reader.optional("clock_mhz", sample.state.clock_mhz);
-  reader.optional("throttle_reasons", reasons);
+  reader.optional("throttle_reasons", sample.state.throttle_reasons);
   reader.optional("temperature_c", sample.state.temperature_c);
   reader.optional("power_w", sample.state.power_w);
-  sample.state.throttle_reasons = static_cast<uint64_t>(reasons);
   return sample;
 }
 

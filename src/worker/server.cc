@@ -187,12 +187,16 @@ Result<Server::Answer> Server::load(Session& session, JsonReader& request) {
 }
 
 // {"arguments": [{"inputs": [...], "outputs": [...]}, ...]}, with a file of input data for each.
-Result<std::vector<GivenSample>> Server::given_samples(JsonReader& request) {
+Result<std::vector<GivenSample>> Server::given_samples(const Session& session,
+                                                       JsonReader& request) {
   std::vector<GivenSample> samples;
   std::vector<Tensors> outputs;
   request.objects("arguments", kMaxSamples, [&](JsonReader& item) {
     samples.emplace_back().arguments = read_tensors(item, "inputs");
     outputs.push_back(read_tensors(item, "outputs"));
+    // What is taken for an input is read.
+    if (outputs.back().size() != static_cast<size_t>(session.bench->outputs()))
+      item.fail("outputs", fmt::format("the operator has {}", session.bench->outputs()));
   });
   if (!request.ok()) return request_error(request);
   if (files_.size() != samples.size()) {
@@ -217,7 +221,7 @@ Result<Server::Answer> Server::select(Session& session, JsonReader& request) {
   if (!request.ok()) return request_error(request);
   std::vector<GivenSample> given;
   if (is_given) {
-    MOETUNE_ASSIGN_OR_RETURN(given, given_samples(request));
+    MOETUNE_ASSIGN_OR_RETURN(given, given_samples(session, request));
   }
   session.bench->give(std::move(given));
   MOETUNE_RETURN_IF_ERROR(session.executor->select(what, samples));

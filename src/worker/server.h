@@ -40,7 +40,7 @@ class Server {
   Result<Answer> prefetch(Session& session, JsonReader& request);
   Result<Answer> check(Session& session, JsonReader& request);
   Result<Answer> measure(Session& session, JsonReader& request);
-  Result<std::vector<GivenSample>> given_samples(JsonReader& request);
+  Result<std::vector<GivenSample>> given_samples(const Session& session, JsonReader& request);
 
   bool devices_work();
 

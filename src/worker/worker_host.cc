@@ -97,6 +97,14 @@ Result<std::shared_ptr<WorkerHost>> WorkerHost::start(WorkerOptions options) {
   return std::shared_ptr<WorkerHost>(new WorkerHost(std::move(state)));
 }
 
+Result<std::shared_ptr<WorkerHost>> WorkerHost::attach(Descriptor socket, WorkerOptions options) {
+  auto state = std::make_unique<State>(std::move(options));
+  MOETUNE_ASSIGN_OR_RETURN(state->helper,
+                           worker::HelperProcess::attach(std::move(socket), state->options));
+  state->started = 1;
+  return std::shared_ptr<WorkerHost>(new WorkerHost(std::move(state)));
+}
+
 void WorkerHost::stop_on(std::stop_token stop) {
   state_->on_stop.reset();
   state_->stop_event = Descriptor(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));

@@ -18,6 +18,7 @@
 #include <string>
 #include <vector>
 
+#include "base/descriptor.h"
 #include "moetune/measuring.h"
 #include "moetune/result.h"
 
@@ -57,6 +58,9 @@ class WorkerHost {
   /// Starts a helper. kNotFound where there is none; kUnsupported for one of another version,
   /// naming both.
   static Result<std::shared_ptr<WorkerHost>> start(WorkerOptions options);
+  /// Begins with a helper that somebody else has started and will end, at the other end of
+  /// `socket`; when it is gone, `options.command` is started. Errors as start().
+  static Result<std::shared_ptr<WorkerHost>> attach(Descriptor socket, WorkerOptions options);
   ~WorkerHost();
   WorkerHost(const WorkerHost&) = delete;
   WorkerHost& operator=(const WorkerHost&) = delete;

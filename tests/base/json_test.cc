@@ -41,6 +41,15 @@ TEST(Json, DepthAndSizeHaveLimits) {
   EXPECT_NE(parse_error("[1,2,3]", {.max_bytes = 5}).find("7 bytes"), std::string::npos);
 }
 
+TEST(Json, AnObjectHasALimitOfMembersAsReadingItTakesTheirSquare) {
+  const JsonLimits two = {.max_members = 2};
+  EXPECT_NE(parse_error(R"([{"a":1,"b":{},"c":3}])", two).find("2 members"), std::string::npos);
+  EXPECT_TRUE(parse_json(R"({"a":{"b":1,"c":2},"d":[1,2,3,{"e":"f:g,:h"}]})", "", two).ok());
+  std::string many = "{";
+  for (int i = 0; i < 300'000; ++i) many += "\"" + std::to_string(i) + "\":0,";
+  EXPECT_NE(parse_error(many + "\"\":0}").find("members"), std::string::npos);
+}
+
 TEST(Json, PrintingKeepsTheOrderOfKeysAndReplacesWhatIsNotUtf8) {
   EXPECT_EQ(print_json_line(parsed("{\"z\": 1, \"a\": 2}")), "{\"z\":1,\"a\":2}");
   EXPECT_EQ(print_json(parsed("{\"z\": 1}")), "{\n  \"z\": 1\n}\n");

@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <limits>
+#include <tuple>
 
 #include "journal/contents.h"
 #include "journal/journal_testing.h"
@@ -68,6 +69,18 @@ TEST_F(DatabaseTest, VersionsOfARunnerAndRivalsAreKeptApart) {
     put(*database, record);
   EXPECT_EQ(texts_of(found_in(*database)),
             texts_of({race_record(1), newer, compared_record(1), other_rival}));
+}
+
+TEST_F(DatabaseTest, CandidatesWhoseNamesHoldEndsOfLinesAreKeptApart) {
+  auto database = open();
+  MeasurementRecord one = race_record(1);
+  MeasurementRecord other = race_record(1);
+  one.candidate.runner_version = other.candidate.runner_version = 1;
+  std::tie(one.candidate.runner, one.candidate.scheme) = std::pair("a\n1\nb", "c");
+  std::tie(other.candidate.runner, other.candidate.scheme) = std::pair("a", "b\n1\nc");
+  put(*database, one);
+  put(*database, other);
+  EXPECT_EQ(texts_of(found_in(*database)), texts_of({one, other}));
 }
 
 TEST_F(DatabaseTest, ManyRecordsGoInTogether) {

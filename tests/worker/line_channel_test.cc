@@ -67,6 +67,16 @@ TEST_F(LineChannelTest, CarriesMoreThanASocketHolds) {
   EXPECT_EQ(line->value().fields, large);
 }
 
+TEST_F(LineChannelTest, CarriesManyLinesThatComeAtOnce) {
+  std::string text;
+  for (int n = 0; n < 5000; ++n) text += "{\"n\":" + std::to_string(n) + "}\n";
+  write_raw(text + "{\"n\":");
+  for (int n = 0; n < 5000; ++n) ASSERT_EQ(hear()->value().fields["n"], n);
+  EXPECT_FALSE(b_->next()->has_value());
+  write_raw("-1}\n");
+  EXPECT_EQ(hear()->value().fields["n"], -1);
+}
+
 TEST_F(LineChannelTest, FilesComeWithTheirLine) {
   const auto one = bytes_of("one");
   const auto two = bytes_of("twotwo");
@@ -98,6 +108,13 @@ TEST_F(LineChannelTest, AFileOfAnotherLengthIsRefused) {
   const Descriptor folder(::open("/", O_RDONLY));
   const size_t none = 0;
   EXPECT_FALSE(read_memory_file(folder, {&none, 1}).ok());
+}
+
+TEST_F(LineChannelTest, AFileOfHolesThatMemoryCannotHoldIsRefused) {
+  constexpr size_t kBytes = size_t{1} << 50;
+  const auto file = make_memory_file({});
+  ASSERT_EQ(::ftruncate(file->get(), kBytes), 0);
+  EXPECT_EQ(read_memory_file(*file, {&kBytes, 1}).error().code, ErrorCode::kOutOfMemory);
 }
 
 TEST_F(LineChannelTest, RefusesWhatIsNoMessage) {

@@ -57,15 +57,16 @@ TEST(Messages, ProblemsLayoutsAndErrorsAreKept) {
 }
 
 TEST(Messages, SamplesKeepTimesThatAreNoNumbers) {
+  constexpr uint64_t kReasons = (uint64_t{1} << 63) + 4;
   for (const double us : {1.5, 0.0, -1.0, std::nan("")}) {
-    const Json json =
-        carried(sample_to_json({us, {.clock_mhz = 1800, .throttle_reasons = 4, .power_w = 0.5}}));
+    const Json json = carried(
+        sample_to_json({us, {.clock_mhz = 1800, .throttle_reasons = kReasons, .power_w = 0.5}}));
     JsonReader reader(json, "");
     const Sample read = read_sample(reader);
     ASSERT_TRUE(reader.ok()) << reader.error().message;
     EXPECT_TRUE(read.us == us || (std::isnan(read.us) && std::isnan(us)));
     EXPECT_EQ(read.state.clock_mhz, 1800);
-    EXPECT_EQ(read.state.throttle_reasons, 4u);
+    EXPECT_EQ(read.state.throttle_reasons, kReasons);
     EXPECT_EQ(read.state.power_w, 0.5);
   }
 }
