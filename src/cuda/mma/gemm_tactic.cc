@@ -34,7 +34,7 @@ int unit_sum_registers(const WeightLayout& layout, int groups, int tokens8, int 
 }
 // Where the scales of each token's activations lie.
 int token_scale_registers(const WeightLayout& layout, int tokens8) {
-  return layout.format == kernels::kFp8Rounded ? 3 * tokens8 + 6 : 0;
+  return layout.format == kernels::kFp8Rounded ? 4 * tokens8 + 4 : 0;
 }
 
 // Addresses, counters and what else every kernel has; from the compiler's reports.
