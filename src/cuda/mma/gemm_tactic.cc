@@ -34,7 +34,7 @@ int unit_sum_registers(const WeightLayout& layout, int groups, int tokens8, int 
 }
 // Where the scales of each token's activations lie.
 int token_scale_registers(const WeightLayout& layout, int tokens8) {
-  return layout.format == kernels::kFp8Rounded ? 4 * tokens8 + 4 : 0;
+  return layout.format == kernels::kFp8Rounded ? 2 * tokens8 + 6 : 0;
 }
 
 // Addresses, counters and what else every kernel has; from the compiler's reports.
@@ -52,7 +52,7 @@ int tile_registers(const GemmTactic& t, const WeightLayout& layout) {
   const int tokens8 = t.token_tile / t.warps_t / 8, rows_to_load = t.token_tile * 8 / t.threads();
   return t.groups * t.depth * unit_registers(layout) + t.groups * tokens8 * 4 +
          t.groups * fragment_registers(layout) + unit_sum_registers(layout, t.groups, 2, t.groups) +
-         8 + rows_to_load + kTileBase;
+         token_scale_registers(layout, tokens8) + 8 + rows_to_load + kTileBase;
 }
 
 int combine_registers(const GemmTactic& t, const WeightLayout& layout) {
