@@ -5,8 +5,10 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <limits>
 
 #include "base/status_macros.h"
+#include "ops/moe/format.h"
 
 namespace moetune::cpu {
 namespace {
@@ -40,15 +42,21 @@ struct Matrix {
 
 // From how many tokens of an expert on converting weights once is cheaper than converting them in
 // every tile. What converting costs differs: bf16 to f32 is two instructions that hide behind the
-// multiplications, fp4 to f32 takes as long as two tokens, fp4 to pairs of integers as long as one,
-// fp4 to bf16 pairs is a table look-up.
-double staging_pays_from(WeightFormat format, const FormatKernels& kernels) {
-  switch (kernels.arithmetic) {
-    case Arithmetic::kBf16Pairs: return 32;
+// multiplications, fp8 to f32 takes as long as one token, fp4 to f32 as long as two, fp4 to pairs
+// of integers as long as one; to bf16 pairs, fp4 is a table look-up, fp8 is not (not measured).
+// Where the processor converts fp16 as it loads it, converted weights are only more bytes to read.
+double staging_pays_from(WeightFormat format, const KernelTable& kernels) {
+  constexpr double kNever = std::numeric_limits<double>::infinity();
+  const bool fp8 = format == WeightFormat::kFp8 || format == WeightFormat::kFp8Block;
+  switch (format_kernels(kernels, format).arithmetic) {
+    case Arithmetic::kBf16Pairs: return fp8 ? 16 : 32;
     case Arithmetic::kInt16Pairs: return 48;
     case Arithmetic::kF32: break;
   }
-  return format == WeightFormat::kNvfp4 ? 5 : 24;
+  if (format == WeightFormat::kBf16) return 24;
+  const bool converts_itself = kernels.max_tile > 3;
+  if (!converts_itself) return 5;
+  return fp8 ? 14 : kNever;
 }
 
 int direct_tile(WeightFormat format, const KernelTable& kernels) {
@@ -59,9 +67,11 @@ int direct_tile(WeightFormat format, const KernelTable& kernels) {
   return kernels.max_tile;
 }
 
-// What a core reads while one line is on its way from memory. Few tokens use up fp4 as fast as
-// memory delivers it; bf16 waits anyway, and 1 KiB was never worse there.
-int prefetch_bytes(WeightFormat format) { return format == WeightFormat::kNvfp4 ? 4096 : 1024; }
+// What a core reads while one line is on its way from memory. Few tokens use up fp4 and fp8 as fast
+// as memory delivers them; 16-bit values wait anyway, and 1 KiB was never worse there.
+int prefetch_bytes(WeightFormat format) {
+  return bits_per_value(format_parts(format).values) == 16 ? 1024 : 4096;
+}
 
 // Enough tasks that the last one to end keeps nobody waiting for long, and no more: neighbouring
 // panels are one address stream, and a task packs its activations once.
@@ -79,7 +89,7 @@ StageTactic default_stage(const Matrix& matrix, const Load& load, const KernelTa
                           const Topology& topology, int threads) {
   const FormatKernels& own = format_kernels(kernels, matrix.format);
   StageTactic stage;
-  if (own.stage == nullptr || load.rows < staging_pays_from(matrix.format, own)) {
+  if (own.stage == nullptr || load.rows < staging_pays_from(matrix.format, kernels)) {
     stage.feed = Feed::kDirect;
     stage.token_tile = direct_tile(matrix.format, kernels);
     stage.prefetch_bytes = prefetch_bytes(matrix.format);
@@ -89,10 +99,11 @@ StageTactic default_stage(const Matrix& matrix, const Load& load, const KernelTa
   stage.feed = Feed::kStaged;
   stage.token_tile = kernels.max_tile;
   stage.panels_per_task = task_panels(matrix, load, threads, 16);
-  // Half of the first-level cache holds the converted rows of one group; of the sizes that the
-  // space has, the largest that fits.
+  // Half of the first-level cache, and a little for scales, holds the converted rows of one group;
+  // of the sizes that the space has, the largest that fits.
   const auto half = static_cast<unsigned>(or_typical(topology.l1_bytes, 32 << 10) / 2);
-  const unsigned values = half / (4 * static_cast<unsigned>(own.staged_block_items)) * kBlock;
+  const unsigned values =
+      (half + half / 16) / (4 * static_cast<unsigned>(own.staged_block_items)) * kBlock;
   stage.k_block = static_cast<int>(std::clamp(std::bit_floor(values), 128u, 512u));
   return stage;
 }
