@@ -205,7 +205,7 @@ TEST(Safetensors, NoChangedByteIsReadOutOfBounds) {
   Random random(1);
   size_t touched = 0;
   for (size_t at = 0; at < whole.size() - 20; ++at) {
-    for (int i = 0; i < 8; ++i) {
+    for (int i = 0; i < 5; ++i) {
       std::string changed = whole;
       changed[at] = static_cast<char>(i < 4 ? "09\"]"[i] : random.below(256));
       const auto file = SafetensorsFile::open(folder.write("a.safetensors", changed));
