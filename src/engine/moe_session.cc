@@ -27,6 +27,8 @@ FusedMoeSpec exact_probe(const FusedMoeSpec& spec) {
   probe.global_experts = probe.experts;
   probe.top_k = static_cast<int>(std::min<int64_t>(spec.top_k, probe.experts));
   probe.ep = 1;
+  // Given routing has no router, and groups of all experts need not fit these few.
+  probe.router = RouterSpec{};
   return probe;
 }
 
