@@ -42,7 +42,8 @@ MoeWorkbenchOptions bench_options(Backend& backend, uint64_t seed) {
 }
 
 Result<std::unique_ptr<MoeSession>> MoeSession::create(Backend& backend, const FusedMoeSpec& spec,
-                                                       uint64_t seed, const Isolation& isolation) {
+                                                       uint64_t seed, const Isolation& isolation,
+                                                       const std::optional<RealWeights>& weights) {
   MOETUNE_RETURN_IF_ERROR(validate(spec));
   std::unique_ptr<MoeSession> session(new MoeSession(backend, spec));
   const FusedMoeSpec probe = exact_probe(spec);
@@ -51,12 +52,16 @@ Result<std::unique_ptr<MoeSession>> MoeSession::create(Backend& backend, const F
   session->runner_pointers_ = pointers_to(session->runners_);
 
   MoeWorkbenchOptions options = bench_options(backend, seed);
-  MOETUNE_ASSIGN_OR_RETURN(session->bench_, make_moe_workbench(spec, options));
+  std::unique_ptr<WeightSource> own;
+  if (weights) {
+    MOETUNE_ASSIGN_OR_RETURN(own, open_weights(*weights, spec));
+  }
+  MOETUNE_ASSIGN_OR_RETURN(session->bench_, make_moe_workbench(spec, options, std::move(own)));
   options.kind = DataKind::kExact;
   MOETUNE_ASSIGN_OR_RETURN(session->exact_bench_, make_moe_workbench(probe, options));
-  MOETUNE_ASSIGN_OR_RETURN(session->executor_,
-                           make_executor(isolation, backend, *session->bench_,
-                                         session->runner_pointers_, /*is_exact=*/false, seed));
+  MOETUNE_ASSIGN_OR_RETURN(session->executor_, make_executor(isolation, backend, *session->bench_,
+                                                             session->runner_pointers_,
+                                                             /*is_exact=*/false, seed, weights));
   MOETUNE_ASSIGN_OR_RETURN(
       session->exact_executor_,
       make_executor(isolation, backend, *session->exact_bench_,

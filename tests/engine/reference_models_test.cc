@@ -24,7 +24,8 @@ namespace {
 
 struct Model {
   const char* name;
-  int64_t layer;
+  int64_t layer = 0;
+  int most_tp = 3;  // As many shares as the format has blocks.
 };
 
 template <typename T>
@@ -128,11 +129,15 @@ struct Example {
   RouterWeights router;
 };
 
+std::vector<ParallelLayout> layouts(const Model& model) {
+  return {{1, 1}, {2, 1}, {1, 3}, {model.most_tp, 2}};
+}
+
 class ReferenceModels : public testing::TestWithParam<Model> {};
 
 TEST_P(ReferenceModels, TheReferenceComputesWhatTheModelsOwnCodeDoes) {
   Example example(GetParam());
-  for (const ParallelLayout& ranks : {ParallelLayout{1, 1}, {2, 1}, {1, 3}, {3, 2}}) {
+  for (const ParallelLayout& ranks : layouts(GetParam())) {
     std::vector<double> sum(example.output.size());
     for (int rank = 0; rank < ranks.tp * ranks.ep; ++rank) {
       const Status added = example.add_reference({ranks.tp, ranks.ep, rank}, sum);
@@ -144,7 +149,7 @@ TEST_P(ReferenceModels, TheReferenceComputesWhatTheModelsOwnCodeDoes) {
 
 TEST_P(ReferenceModels, AServedLayerComputesWhatTheModelsOwnCodeDoes) {
   Example example(GetParam());
-  for (const ParallelLayout& ranks : {ParallelLayout{1, 1}, {2, 1}, {1, 3}, {3, 2}}) {
+  for (const ParallelLayout& ranks : layouts(GetParam())) {
     std::vector<double> sum(example.output.size());
     for (int rank = 0; rank < ranks.tp * ranks.ep; ++rank) {
       const Status added = example.add_layer({ranks.tp, ranks.ep, rank}, sum);
@@ -158,10 +163,11 @@ TEST_P(ReferenceModels, AServedLayerComputesWhatTheModelsOwnCodeDoes) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, ReferenceModels,
-                         testing::Values(Model{"qwen3_moe", 0}, Model{"mixtral", 0},
+                         testing::Values(Model{"qwen3_moe"}, Model{"qwen3_moe_fp8", 0, 2},
+                                         Model{"qwen3_moe_nvfp4"}, Model{"mixtral"},
                                          Model{"deepseek_v3", 1}, Model{"glm4_moe", 1},
-                                         Model{"gpt_oss", 0}, Model{"gpt_oss_mxfp4", 0},
-                                         Model{"olmoe", 0}, Model{"granitemoe", 0}),
+                                         Model{"gpt_oss"}, Model{"gpt_oss_mxfp4"}, Model{"olmoe"},
+                                         Model{"granitemoe"}),
                          [](const auto& model) { return std::string(model.param.name); });
 
 }  // namespace
