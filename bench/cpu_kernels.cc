@@ -61,8 +61,7 @@ PanelWeights random_weights(const FusedMoeSpec& spec, ThreadPool& pool) {
   const auto source = make_random_weights(spec, DataKind::kRealistic, 1).value();
   const Tensors expert = source->chunk(0).value();
   PanelWeights packed = PanelWeights::allocate(spec).value();
-  pool.for_pieces(spec.experts, 1,
-                  [&](int64_t first, int64_t) { (void)packed.pack(first, expert); });
+  for (int64_t e = 0; e < spec.experts; ++e) (void)packed.pack(e, expert, pool);
   return packed;
 }
 

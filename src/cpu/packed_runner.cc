@@ -166,7 +166,7 @@ class PackedRunner final : public TunableRunner {
     MOETUNE_ASSIGN_OR_RETURN(PanelWeights panels, PanelWeights::allocate(spec_));
     for (int64_t expert = 0; expert < std::min(source.chunks(), spec_.held_experts()); ++expert) {
       MOETUNE_ASSIGN_OR_RETURN(const Tensors chunk, source.chunk(expert));
-      MOETUNE_RETURN_IF_ERROR(panels.pack(expert, chunk));
+      MOETUNE_RETURN_IF_ERROR(panels.pack(expert, chunk, *machine_->threads));
     }
     return std::shared_ptr<PackedWeights>(std::make_shared<PackedPanels>(std::move(panels)));
   }
@@ -177,7 +177,7 @@ class PackedRunner final : public TunableRunner {
     std::vector<std::vector<uint32_t>> storage;
     for (Tensor& tensor : tensors)
       tensor.data = storage.emplace_back((tensor.bytes() + 3) / 4).data();
-    for (int64_t expert = 0; expert < spec_.experts; ++expert) {
+    for (int64_t expert = 0; expert < spec_.held_experts(); ++expert) {
       panels.unpack(expert, tensors);
       MOETUNE_RETURN_IF_ERROR(sink.chunk(expert, tensors));
     }

@@ -21,29 +21,36 @@ int64_t group_bytes(const StreamFormat& format) {
   return format.header_bytes + int64_t{format.group_blocks} * format.block_bytes;
 }
 
+// All loops go over k in tiles (groups, of fp4), and over the rows inside: what a tile is written
+// to, 32 rows side by side, then stays in the nearest cache until its lines are whole.
+constexpr int64_t kTileValues = 128;  // Whole groups of every stream.
+
 // ---- Values of whole bytes: per `item_values` of k the rows side by side ----
 
+// Of one row and `values` values of k; what begins a group begins a tile.
 template <int item_values, int value_bytes, typename Row, typename Stream>
-void move_values(const StreamFormat& format, Row* row, int64_t k, Stream* first) {
+void move_values(const StreamFormat& format, Row* row, int64_t values, Stream* first) {
   constexpr size_t kItemBytes = item_values * value_bytes;
   const int64_t group_values = int64_t{format.group_blocks} * kBlock;
-  for (int64_t begin = 0; begin < k; begin += group_values, first += group_bytes(format)) {
-    const int64_t values = std::min(group_values, k - begin);
+  for (; values > 0; values -= group_values, first += group_bytes(format)) {
+    const int64_t items = std::min(group_values, values) / item_values;
     Stream* at = first + format.header_bytes;
-    for (int64_t i = 0; i < values / item_values; ++i, at += kPanelRows * kItemBytes)
-      move(at, row + (begin + i * item_values) * value_bytes, kItemBytes);
-    if (const int64_t rest = values % item_values; rest != 0)
-      move(at, row + (begin + values - rest) * value_bytes,
-           static_cast<size_t>(rest) * value_bytes);
+    for (int64_t i = 0; i < items; ++i, at += kPanelRows * kItemBytes, row += kItemBytes)
+      move(at, row, kItemBytes);
+    if (values < group_values && values % item_values != 0)
+      move(at, row, static_cast<size_t>(values % item_values) * value_bytes);
   }
 }
 
 template <int item_values, int value_bytes, typename Row, typename Stream>
 void move_rows(const StreamFormat& format, const PanelRows<Row>& rows, int64_t k, Stream* stream) {
-  for (int row = 0; row < kPanelRows; ++row)
-    if (rows.values[row] != nullptr)
-      move_values<item_values, value_bytes>(format, rows.values[row], k,
-                                            stream + row * item_values * value_bytes);
+  const int64_t tile_bytes = kTileValues / (format.group_blocks * kBlock) * group_bytes(format);
+  for (int64_t begin = 0; begin < k; begin += kTileValues, stream += tile_bytes)
+    for (int row = 0; row < kPanelRows; ++row)
+      if (rows.values[row] != nullptr)
+        move_values<item_values, value_bytes>(format, rows.values[row] + begin * value_bytes,
+                                              std::min(kTileValues, k - begin),
+                                              stream + row * item_values * value_bytes);
 }
 
 // ---- fp8 ----
@@ -70,72 +77,90 @@ void move_fp8_scales(const PanelRows<uint8_t>& rows, int64_t k, const uint8_t* s
 
 // ---- fp4 ----
 
-// Where things of one row lie within a panel's stream.
-struct Fp4Row {
-  StreamFormat format;
-  int row;
+// Nibbles 0, 2, 4, 6 of each half of 64 bits side by side, in the lower 16 of that half.
+uint64_t every_other_nibble(uint64_t words) {
+  const uint64_t even = words & 0x0F0F0F0F0F0F0F0Fu;
+  const uint64_t bytes = (even | even >> 4) & 0x00FF00FF00FF00FFu;
+  return (bytes | bytes >> 8) & 0x0000FFFF0000FFFFu;
+}
+// The inverse.
+uint64_t spread_nibbles(uint64_t packed) {
+  const uint64_t bytes = (packed | packed << 8) & 0x00FF00FF00FF00FFu;
+  return (bytes | bytes << 4) & 0x0F0F0F0F0F0F0F0Fu;
+}
 
-  int64_t scale(int64_t index) const {
-    return index / kFp4Scales * group_bytes(format) + row / kHalfRows * kFp4Scales * kHalfRows +
-           index % kFp4Scales * kHalfRows + row % kHalfRows;
+// Sixteen codes of a row, in the order of two words of the stream, and back.
+uint64_t to_stream_order(uint64_t codes) {
+  return every_other_nibble(codes) | every_other_nibble(codes >> 4) << 16;
+}
+uint64_t to_row_order(uint64_t words) {
+  constexpr uint64_t kLower = 0x0000FFFF0000FFFFu;
+  return spread_nibbles(words & kLower) | spread_nibbles(words >> 16 & kLower) << 4;
+}
+
+constexpr int64_t kWordStride = kPanelRows * 4;  // From a row's word of eight codes to its next.
+
+// The codes of one block of a row, `values` (<= 16) of them; zeros are written in place of others.
+void move_block(uint8_t* stream, const uint8_t* row, int64_t values) {
+  uint64_t codes = 0;
+  if (values == kBlock) {
+    std::memcpy(&codes, row, sizeof(codes));
+  } else {
+    std::memcpy(&codes, row, static_cast<size_t>(ceil_div(values, 2)));
+    codes &= (uint64_t{1} << (4 * values)) - 1;
   }
-  // The word of eight codes.
-  int64_t codes(int64_t chunk) const {
-    const int64_t chunks = 2 * format.group_blocks;
-    return chunk / chunks * group_bytes(format) + format.header_bytes +
-           chunk % chunks * (format.block_bytes / 2) + row * 4;
+  const uint64_t words = to_stream_order(codes);
+  const auto low = static_cast<uint32_t>(words), high = static_cast<uint32_t>(words >> 32);
+  std::memcpy(stream, &low, sizeof(low));
+  std::memcpy(stream + kWordStride, &high, sizeof(high));
+}
+
+void move_block(const uint8_t* stream, uint8_t* row, int64_t values) {
+  uint32_t low = 0, high = 0;
+  std::memcpy(&low, stream, sizeof(low));
+  std::memcpy(&high, stream + kWordStride, sizeof(high));
+  const uint64_t codes = to_row_order(low | uint64_t{high} << 32);
+  std::memcpy(row, &codes, static_cast<size_t>(ceil_div(values, 2)));
+}
+
+// What is known of a format while compiling: loops over whole groups then have no counters left.
+template <WeightFormat format>
+struct Fp4 {
+  static constexpr StreamFormat kStream =
+      format == WeightFormat::kNvfp4 ? kNvfp4Stream : kMxfp4Stream;
+  static constexpr int64_t kBlockK = format == WeightFormat::kNvfp4 ? 16 : 32;
+  static constexpr int64_t kGroupValues = int64_t{kStream.group_blocks} * kBlock;
+  static constexpr int64_t kGroupBytes =
+      kStream.header_bytes + int64_t{kStream.group_blocks} * kStream.block_bytes;
+
+  // A row's scales and codes of one group, `values` of k.
+  template <typename Row, typename Stream>
+  static inline void move_group(int row, Row* codes, Row* scales, int64_t values, Stream* group) {
+    Stream* scale = group + row / kHalfRows * kFp4Scales * kHalfRows + row % kHalfRows;
+    Stream* block = group + kStream.header_bytes + row * 4;
+    if (values == kGroupValues) {
+#pragma GCC unroll 4
+      for (int64_t i = 0; i < kGroupValues / kBlockK; ++i)
+        move(scale + i * kHalfRows, scales + i, 1);
+#pragma GCC unroll 8
+      for (int64_t i = 0; i < kStream.group_blocks; ++i)
+        move_block(block + i * kStream.block_bytes, codes + i * (kBlock / 2), kBlock);
+      return;
+    }
+    for (int64_t i = 0; i * kBlockK < values; ++i) move(scale + i * kHalfRows, scales + i, 1);
+    for (; values > 0; values -= kBlock, block += kStream.block_bytes, codes += kBlock / 2)
+      move_block(block, codes, std::min<int64_t>(values, kBlock));
+  }
+
+  template <typename Row, typename Stream>
+  static void move_panel(const PanelRows<Row>& rows, int64_t k, Stream* stream) {
+    for (int64_t begin = 0; begin < k; begin += kGroupValues, stream += kGroupBytes)
+      for (int row = 0; row < kPanelRows; ++row)
+        if (rows.values[row] != nullptr)
+          move_group(row, rows.values[row] + begin / 2, rows.scales[row] + begin / kBlockK,
+                     std::min(kGroupValues, k - begin), stream);
   }
 };
-
-// Nibbles 0, 2, 4, 6 of a word side by side.
-uint32_t every_other_nibble(uint32_t word) {
-  const uint32_t even = word & 0x0F0F0F0Fu;
-  const uint32_t bytes = even | even >> 4;
-  return (bytes & 0xFFu) | (bytes >> 8 & 0xFF00u);
-}
-
-// The inverse, of 16 bits.
-uint32_t spread_nibbles(uint32_t packed) {
-  const uint32_t bytes = (packed & 0xFFu) | (packed & 0xFF00u) << 8;
-  return (bytes & 0x000F000Fu) | (bytes & 0x00F000F0u) << 4;
-}
-
-// Eight codes from k = 8·chunk on, zeros from k on.
-uint32_t load_codes(const uint8_t* row, int64_t chunk, int64_t k) {
-  uint32_t word = 0;
-  const int64_t codes = std::min<int64_t>(8, k - 8 * chunk);
-  std::memcpy(&word, row + 4 * chunk, static_cast<size_t>(ceil_div(codes, 2)));
-  return codes == 8 ? word : word & ((1u << (4 * codes)) - 1);
-}
-
-void store_codes(uint8_t* row, int64_t chunk, int64_t k, uint32_t word) {
-  const int64_t codes = std::min<int64_t>(8, k - 8 * chunk);
-  std::memcpy(row + 4 * chunk, &word, static_cast<size_t>(ceil_div(codes, 2)));
-}
-
-void move_codes(uint8_t* stream, const uint8_t* row, int64_t chunk, int64_t k) {
-  const uint32_t word = load_codes(row, chunk, k);
-  const uint32_t packed = every_other_nibble(word) | every_other_nibble(word >> 4) << 16;
-  std::memcpy(stream, &packed, sizeof(packed));
-}
-
-void move_codes(const uint8_t* stream, uint8_t* row, int64_t chunk, int64_t k) {
-  uint32_t packed = 0;
-  std::memcpy(&packed, stream, sizeof(packed));
-  store_codes(row, chunk, k, spread_nibbles(packed & 0xFFFFu) | spread_nibbles(packed >> 16) << 4);
-}
-
-template <typename Row, typename Stream>
-void move_fp4(WeightFormat format, const PanelRows<Row>& rows, int64_t k, Stream* stream) {
-  const int64_t scales = ceil_div(k, format_parts(format).block_k);
-  const int64_t chunks = ceil_div(k, 8);
-  for (int row = 0; row < kPanelRows; ++row) {
-    if (rows.values[row] == nullptr) continue;
-    const Fp4Row at{stream_format(format), row};
-    for (int64_t i = 0; i < scales; ++i) move(stream + at.scale(i), rows.scales[row] + i, 1);
-    for (int64_t i = 0; i < chunks; ++i) move_codes(stream + at.codes(i), rows.values[row], i, k);
-  }
-}
 
 // ---- All formats ----
 
@@ -148,8 +173,8 @@ void move_panel(WeightFormat format, const PanelRows<Row>& rows, int64_t k, Stre
     case WeightFormat::kFp8Block:
       move_fp8_scales(rows, k, stream);
       return move_rows<2, 1>(kFp8Stream, rows, k, stream);
-    case WeightFormat::kNvfp4:
-    case WeightFormat::kMxfp4: return move_fp4(format, rows, k, stream);
+    case WeightFormat::kNvfp4: return Fp4<WeightFormat::kNvfp4>::move_panel(rows, k, stream);
+    case WeightFormat::kMxfp4: return Fp4<WeightFormat::kMxfp4>::move_panel(rows, k, stream);
   }
 }
 
@@ -161,6 +186,22 @@ Error damaged(const char* what, uint8_t byte, const char* type) {
           fmt::format("The weights are damaged, or these are not {} in linear order.", type)};
 }
 
+// Whether one of eight e4m3 values is NaN.
+bool has_nan(uint64_t codes) {
+  constexpr uint64_t kEach = 0x0101010101010101u;
+  return (((codes & 0x7F * kEach) + kEach) & 0x80 * kEach) != 0;
+}
+
+// The first e4m3 NaN of a row, or its end.
+const uint8_t* find_nan(const uint8_t* first, const uint8_t* end) {
+  uint64_t eight = 0;
+  for (; end - first >= 8; first += 8) {
+    std::memcpy(&eight, first, sizeof(eight));
+    if (has_nan(eight)) break;
+  }
+  return std::find_if(first, end, [](uint8_t code) { return (code & 0x7F) == 0x7F; });
+}
+
 Status check_row(WeightFormat format, const uint8_t* values, const uint8_t* scales, int64_t k) {
   const auto bytes = [format, k](const uint8_t* first) {
     return std::span(first, static_cast<size_t>(ceil_div(k, format_parts(format).block_k)));
@@ -170,8 +211,8 @@ Status check_row(WeightFormat format, const uint8_t* values, const uint8_t* scal
     case WeightFormat::kFp16: return {};
     case WeightFormat::kFp8:
     case WeightFormat::kFp8Block:
-      for (const uint8_t code : std::span(values, static_cast<size_t>(k)))
-        if ((code & 0x7F) == 0x7F) return damaged("fp8 weight", code, "e4m3");
+      if (const uint8_t* nan = find_nan(values, values + k); nan != values + k)
+        return damaged("fp8 weight", *nan, "e4m3");
       return {};
     case WeightFormat::kNvfp4:
       for (const uint8_t scale : bytes(scales))

@@ -1,5 +1,8 @@
 #include "cpu/panel_weights.h"
 
+#include <mutex>
+#include <utility>
+
 #include "base/integers.h"
 #include "base/status_macros.h"
 #include "ops/moe/format.h"
@@ -108,12 +111,9 @@ struct Matrices {
   }
 };
 
-Status pack_matrix(const Matrix& matrix, uint8_t* out, float* biases) {
-  for (int64_t panel = 0; panel < matrix.grid.panels; ++panel)
-    MOETUNE_RETURN_IF_ERROR(pack_panel(matrix.spec.weights, matrix.panel_rows<const uint8_t>(panel),
-                                       matrix.k, out + panel * matrix.grid.panel_bytes));
-  matrix.biases(biases, [](float source, float& packed) { packed = source; });
-  return {};
+Status pack_panel(const Matrix& matrix, int64_t panel, uint8_t* out) {
+  return pack_panel(matrix.spec.weights, matrix.panel_rows<const uint8_t>(panel), matrix.k,
+                    out + panel * matrix.grid.panel_bytes);
 }
 
 void unpack_matrix(const Matrix& matrix, const uint8_t* in, const float* biases) {
@@ -140,15 +140,26 @@ Result<PanelWeights> PanelWeights::allocate(const FusedMoeSpec& spec) {
   return packed;
 }
 
-Status PanelWeights::pack(int64_t expert, const Tensors& chunk) {
+Status PanelWeights::pack(int64_t expert, const Tensors& chunk, ThreadPool& pool) {
   MOETUNE_ASSIGN_OR_RETURN(const ExpertWeights view, view_expert(spec_, chunk));
   multipliers_[static_cast<size_t>(expert)] = {view.gate_global, view.up_global, view.down_global};
   const Matrices matrices(spec_, w13_, w2_, chunk);
   uint8_t* const w13 = buffer_.data() + expert * expert_bytes_;
   uint8_t* const w2 = w13 + w13_.bytes();
   auto* const biases = reinterpret_cast<float*>(w2 + w2_.bytes());
-  MOETUNE_RETURN_IF_ERROR(pack_matrix(matrices.w13, w13, biases));
-  return pack_matrix(matrices.w2, w2, biases + w13_.panels * kPanelRows);
+  const auto copy_bias = [](float source, float& packed) { packed = source; };
+  matrices.w13.biases(biases, copy_bias);
+  matrices.w2.biases(biases + w13_.panels * kPanelRows, copy_bias);
+  std::mutex mutex;
+  Status first_error;
+  pool.for_pieces(w13_.panels + w2_.panels, 1, [&](int64_t panel, int64_t) {
+    Status packed = panel < w13_.panels ? pack_panel(matrices.w13, panel, w13)
+                                        : pack_panel(matrices.w2, panel - w13_.panels, w2);
+    if (packed.ok()) return;
+    const std::scoped_lock lock(mutex);
+    if (first_error.ok()) first_error = std::move(packed);
+  });
+  return first_error;
 }
 
 void PanelWeights::unpack(int64_t expert, const Tensors& chunk) const {

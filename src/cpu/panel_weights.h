@@ -15,6 +15,7 @@
 
 #include "cpu/buffer.h"
 #include "cpu/panel_stream.h"
+#include "cpu/threads.h"
 #include "moetune/moe_spec.h"
 #include "moetune/result.h"
 #include "moetune/tensor.h"
@@ -47,9 +48,10 @@ class PanelWeights {
 
   PanelWeights() = default;
 
-  /// Packs one expert, once: the tensors of moe_spec.h. kInvalidArgument where one is missing or
-  /// has another type or shape, and for values that no quantiser writes (pack_panel).
-  Status pack(int64_t expert, const Tensors& chunk);
+  /// Packs one expert, once, on all threads of a pool: the tensors of moe_spec.h. kInvalidArgument
+  /// where one is missing or has another type or shape, and for values that no quantiser writes
+  /// (pack_panel).
+  Status pack(int64_t expert, const Tensors& chunk, ThreadPool& pool);
   /// The exact inverse, into tensors as expert_tensors() lists them: the same bits.
   void unpack(int64_t expert, const Tensors& chunk) const;
 

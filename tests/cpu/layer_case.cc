@@ -63,8 +63,9 @@ LayerCase::LayerCase(const FusedMoeSpec& spec, int64_t tokens, DataKind kind, ui
 
 PanelWeights pack_all(const FusedMoeSpec& spec, WeightSource& source) {
   PanelWeights packed = PanelWeights::allocate(spec).value();
+  ThreadPool pool({-1, -1});
   for (int64_t e = 0; e < spec.experts; ++e)
-    EXPECT_TRUE(packed.pack(e, source.chunk(e).value()).ok());
+    EXPECT_TRUE(packed.pack(e, source.chunk(e).value(), pool).ok());
   return packed;
 }
 

@@ -73,7 +73,8 @@ Status pack_with(WeightFormat format, const char* tensor, uint8_t byte) {
   const auto source = make_random_weights(spec, DataKind::kRealistic, 3).value();
   const Tensors chunk = source->chunk(0).value();
   find(chunk, tensor)->as<uint8_t>()[find(chunk, tensor)->bytes() - 1] = byte;
-  return PanelWeights::allocate(spec).value().pack(0, chunk);
+  ThreadPool pool({-1});
+  return PanelWeights::allocate(spec).value().pack(0, chunk, pool);
 }
 
 TEST(PanelWeights, RefuseWhatNoQuantiserWrites) {
@@ -105,7 +106,8 @@ TEST(PanelWeights, NameATensorThatIsMissing) {
   const auto source = make_random_weights(spec, DataKind::kRealistic, 3).value();
   Tensors chunk = source->chunk(0).value();
   chunk.pop_back();
-  const Status status = PanelWeights::allocate(spec).value().pack(0, chunk);
+  ThreadPool pool({-1, -1});
+  const Status status = PanelWeights::allocate(spec).value().pack(0, chunk, pool);
   ASSERT_FALSE(status.ok());
   EXPECT_EQ(status.error().code, ErrorCode::kInvalidArgument);
   EXPECT_NE(status.error().message.find("w2_bias"), std::string::npos);
