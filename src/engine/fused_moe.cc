@@ -312,7 +312,7 @@ Result<FusedMoeSpec> layer_spec(const std::string& model, const LayerOptions& op
     if (!weights) {
       return Error{ErrorCode::kInvalidArgument,
                    fmt::format("'{}' is not a weight format", options.weights),
-                   "bf16 and nvfp4 are"};
+                   "bf16, fp16, fp8, fp8-block, nvfp4 and mxfp4 are"};
     }
   }
   return layer_spec(loaded, weights, {.tp = options.tp, .ep = options.ep, .rank = options.rank});
