@@ -48,7 +48,7 @@ int64_t w2_row(const FusedMoeSpec& spec, int64_t panel, int row) {
 using RowOf = int64_t (*)(const FusedMoeSpec& spec, int64_t panel, int row);
 
 // A matrix of a chunk, and where it is packed.
-struct Matrix {
+struct ExpertMatrix {
   const FusedMoeSpec& spec;
   const PanelGrid& grid;
   RowOf row_of;
@@ -95,12 +95,12 @@ const Tensor* find_if_had(const Tensors& chunk, const char* name, bool has) {
   return has ? find(chunk, name) : nullptr;
 }
 
-struct Matrices {
-  Matrix w13;
-  Matrix w2;
+struct ExpertMatrices {
+  ExpertMatrix w13;
+  ExpertMatrix w2;
 
-  Matrices(const FusedMoeSpec& spec, const PanelGrid& w13_grid, const PanelGrid& w2_grid,
-           const Tensors& chunk)
+  ExpertMatrices(const FusedMoeSpec& spec, const PanelGrid& w13_grid, const PanelGrid& w2_grid,
+                 const Tensors& chunk)
       : w13{spec, w13_grid, w13_row, spec.intermediate, spec.hidden, find(chunk, "w13")},
         w2{spec, w2_grid, w2_row, spec.hidden, spec.intermediate, find(chunk, "w2")} {
     const bool has_scales = format_parts(spec.weights).scales.has_value();
@@ -111,12 +111,12 @@ struct Matrices {
   }
 };
 
-Status pack_panel(const Matrix& matrix, int64_t panel, uint8_t* out) {
+Status pack_panel(const ExpertMatrix& matrix, int64_t panel, uint8_t* out) {
   return pack_panel(matrix.spec.weights, matrix.panel_rows<const uint8_t>(panel), matrix.k,
                     out + panel * matrix.grid.panel_bytes);
 }
 
-void unpack_matrix(const Matrix& matrix, const uint8_t* in, const float* biases) {
+void unpack_matrix(const ExpertMatrix& matrix, const uint8_t* in, const float* biases) {
   for (int64_t panel = 0; panel < matrix.grid.panels; ++panel)
     unpack_panel(matrix.spec.weights, matrix.panel_rows<uint8_t>(panel), matrix.k,
                  in + panel * matrix.grid.panel_bytes);
@@ -143,7 +143,7 @@ Result<PanelWeights> PanelWeights::allocate(const FusedMoeSpec& spec) {
 Status PanelWeights::pack(int64_t expert, const Tensors& chunk, ThreadPool& pool) {
   MOETUNE_ASSIGN_OR_RETURN(const ExpertWeights view, view_expert(spec_, chunk));
   multipliers_[static_cast<size_t>(expert)] = {view.gate_global, view.up_global, view.down_global};
-  const Matrices matrices(spec_, w13_, w2_, chunk);
+  const ExpertMatrices matrices(spec_, w13_, w2_, chunk);
   uint8_t* const w13 = buffer_.data() + expert * expert_bytes_;
   uint8_t* const w2 = w13 + w13_.bytes();
   auto* const biases = reinterpret_cast<float*>(w2 + w2_.bytes());
@@ -163,7 +163,7 @@ Status PanelWeights::pack(int64_t expert, const Tensors& chunk, ThreadPool& pool
 }
 
 void PanelWeights::unpack(int64_t expert, const Tensors& chunk) const {
-  const Matrices matrices(spec_, w13_, w2_, chunk);
+  const ExpertMatrices matrices(spec_, w13_, w2_, chunk);
   unpack_matrix(matrices.w13, w13(expert), w13_bias(expert));
   unpack_matrix(matrices.w2, w2(expert), w2_bias(expert));
   if (!format_parts(spec_.weights).has_global) return;
