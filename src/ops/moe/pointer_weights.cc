@@ -74,12 +74,12 @@ class PointerWeights final : public WeightSource {
         name_(std::move(name)),
         bad_value_(bad_value) {}
 
-  int64_t chunks() const override { return spec_.experts; }
+  int64_t chunks() const override { return spec_.held_experts(); }
 
   Result<Tensors> chunk(int64_t index) override {
-    if (index < 0 || index >= spec_.experts) {
+    if (index < 0 || index >= chunks()) {
       return Error{ErrorCode::kInvalidArgument,
-                   fmt::format("expert {} of {} was asked for", index, spec_.experts)};
+                   fmt::format("expert {} of {} was asked for", index, chunks())};
     }
     expert_ = index;
     MOETUNE_ASSIGN_OR_RETURN(const ExpertPointers at, pointers_of_(index));
