@@ -8,7 +8,8 @@
 // One JSON object a line: first the layer and the device, then a line per stage and tactic with its
 // samples in microseconds per call, of that stage alone. Lines with "stage": "" are the default as
 // a whole, measured between the others so that a drift shows. Ends early, in the middle of a size,
-// when the time is up; a last line says whether it came to the end.
+// when the time is up; a last line says whether it came to the end. --done FILE, as often as there
+// are files, leaves out what an earlier run has measured.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -37,6 +38,7 @@ struct Options {
   std::vector<int64_t> tokens = {1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024};
   std::vector<std::string> workloads = {"uniform"};
   double seconds = 300;
+  std::vector<std::string> done;
   std::string out = "/dev/stdout";
 };
 
@@ -64,6 +66,7 @@ class Measurement {
   }
 
   Status run() {
+    for (const std::string& path : options_.done) MOETUNE_RETURN_IF_ERROR(read_done(path));
     const std::string layout = runner_.layouts().front();
     const WeightLayout one{runner_.name(), layout};
     MOETUNE_RETURN_IF_ERROR(session_.executor().load({&one, 1}, Scale::kFull));
@@ -82,6 +85,26 @@ class Measurement {
            options_.seconds;
   }
 
+  static std::string key_of(const Case& what, std::string_view scheme, std::string_view stage,
+                            std::string_view tactic) {
+    return fmt::format("{} {} {} {} {}", what.tokens, what.workload, scheme, stage, tactic);
+  }
+
+  // Lines of another model or format than ours would be taken for our own: that is the caller's
+  // affair.
+  Status read_done(const std::string& path) {
+    std::ifstream file(path);
+    if (!file) return Error{ErrorCode::kIo, "cannot read " + path};
+    for (std::string text; std::getline(file, text);) {
+      const Result<Json> line = parse_json(text, path);
+      if (!line.ok() || !line->contains("tactic") || !line->contains("us")) continue;
+      done_.insert(key_of({(*line)["tokens"], (*line)["workload"], 0},
+                          (*line)["scheme"].get<std::string>(), (*line)["stage"].get<std::string>(),
+                          (*line)["tactic"].get<std::string>()));
+    }
+    return {};
+  }
+
   Status measure(const Case& what) {
     if (over()) return {};
     const Candidate fallback = runner_.default_candidate(what.tokens);
@@ -94,13 +117,18 @@ class Measurement {
     const LayoutGroup& group = space_.groups().front();
     for (const Arm& arm : space_.arms(group, what.tokens)) {
       for (size_t stage = 0; stage < arm.scheme->stages.size(); ++stage) {
-        const auto candidates = space_.variations(arm, group, stage, arm.base, what.tokens);
+        const std::string& name = arm.scheme->stages[stage].name;
+        auto candidates = space_.variations(arm, group, stage, arm.base, what.tokens);
+        std::erase_if(candidates, [&](const Candidate& candidate) {
+          return done_.contains(
+              key_of(what, candidate.scheme, name, candidate.stages[stage].tactic.text()));
+        });
         for (size_t i = 0; i < candidates.size() && !over(); ++i) {
           if (i % kAhead == 0)
             executor.prefetch(
                 std::span(candidates).subspan(i, std::min(2 * kAhead, candidates.size() - i)));
           if (i % kDefaultEvery == 0) write(what, fallback, -1, "");
-          write(what, candidates[i], static_cast<int>(stage), arm.scheme->stages[stage].name);
+          write(what, candidates[i], static_cast<int>(stage), name);
         }
       }
     }
@@ -133,6 +161,7 @@ class Measurement {
   MoeSession& session_;
   TunableRunner& runner_;
   CandidateSpace space_;
+  std::set<std::string> done_;
   std::ofstream file_;
   Setting setting_;
   int64_t lines_ = 0;
@@ -162,6 +191,7 @@ int main(int argc, char** argv) {
   app.add_option("--tokens", options.tokens)->delimiter(',');
   app.add_option("--workload", options.workloads)->delimiter(',');
   app.add_option("--seconds", options.seconds);
+  app.add_option("--done", options.done)->take_all();
   app.add_option("--out", options.out);
   CLI11_PARSE(app, argc, argv);
   if (const moetune::Status status = moetune::run(options); !status.ok()) {
