@@ -24,20 +24,28 @@ Result<ContextPtr> Context::open(const Driver& driver, int ordinal) {
   }
   CUdevice device = 0;
   MOETUNE_CUDA_CHECK(driver, cuDeviceGet(&device, ordinal), "finding the GPU");
-  CUcontext handle = nullptr;
-  MOETUNE_CUDA_CHECK(driver, cuDevicePrimaryCtxRetain(&handle, device),
-                     "making a context on the GPU");
-  // From here on the destructor releases it. The constructor is private, so make_shared cannot call
-  // it.
-  ContextPtr context(new Context(driver, device, handle));
-  MOETUNE_RETURN_IF_ERROR(context->make_current());
-  return context;
+  // The constructor is private, so make_shared cannot call it.
+  return ContextPtr(new Context(driver, device));
 }
 
-Context::~Context() { driver_.cuDevicePrimaryCtxRelease(device_); }
+Context::~Context() {
+  if (is_made()) driver_.cuDevicePrimaryCtxRelease(device_);
+}
+
+Status Context::make() const {
+  const std::scoped_lock lock(mutex_);
+  if (is_made()) return {};  // By another thread, meanwhile.
+  CUcontext handle = nullptr;
+  MOETUNE_CUDA_CHECK(driver_, cuDevicePrimaryCtxRetain(&handle, device_),
+                     "making a context on the GPU");
+  handle_.store(handle, std::memory_order_release);
+  return {};
+}
 
 Status Context::make_current() const {
-  return to_status(driver_, driver_.cuCtxSetCurrent(handle_), "selecting the GPU");
+  if (!is_made()) MOETUNE_RETURN_IF_ERROR(make());
+  return to_status(driver_, driver_.cuCtxSetCurrent(handle_.load(std::memory_order_acquire)),
+                   "selecting the GPU");
 }
 
 int Context::attribute(int id) const { return device_attribute(driver_, device_, id); }
@@ -71,7 +79,13 @@ std::string device_name(const Driver& driver, CUdevice device) {
   return text.data();
 }
 
+size_t device_memory_bytes(const Driver& driver, CUdevice device) {
+  size_t bytes = 0;
+  return driver.cuDeviceTotalMem(&bytes, device) == kCudaSuccess ? bytes : 0;
+}
+
 Result<Stream> make_stream(const ContextPtr& context) {
+  MOETUNE_RETURN_IF_ERROR(context->make_current());
   CUstream stream = nullptr;
   MOETUNE_CUDA_CHECK(context->driver(), cuStreamCreate(&stream, kStreamNonBlocking),
                      "making a stream");
@@ -79,6 +93,7 @@ Result<Stream> make_stream(const ContextPtr& context) {
 }
 
 Result<Event> make_event(const ContextPtr& context) {
+  MOETUNE_RETURN_IF_ERROR(context->make_current());
   CUevent event = nullptr;
   MOETUNE_CUDA_CHECK(context->driver(), cuEventCreate(&event, 0), "making an event");
   return Event(context, event);
@@ -86,6 +101,7 @@ Result<Event> make_event(const ContextPtr& context) {
 
 Result<Memory> allocate_memory(const ContextPtr& context, size_t bytes) {
   if (bytes == 0) return Memory();
+  MOETUNE_RETURN_IF_ERROR(context->make_current());
   const Driver& driver = context->driver();
   CUdeviceptr address = 0;
   const CUresult result = driver.cuMemAlloc(&address, bytes);

@@ -3,8 +3,10 @@
 // everything else.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <utility>
 
@@ -16,9 +18,12 @@ namespace moetune::cuda {
 
 /// The primary context of a device: the one that the CUDA runtime, PyTorch and others use too.
 /// Shared by everything that was made in it, and released with the last of them.
+///
+/// It is made when make_current() is first called: a process whose helper runs the candidates asks
+/// for properties only, and leaves no trace on the device.
 class Context {
  public:
-  /// kInvalidArgument for an ordinal that is not there; kRun, kOutOfMemory in the driver's words.
+  /// kInvalidArgument for an ordinal that is not there; kRun in the driver's words.
   static Result<std::shared_ptr<const Context>> open(int ordinal);
   /// With a driver of the caller's, which must outlive the context.
   static Result<std::shared_ptr<const Context>> open(const Driver& driver, int ordinal);
@@ -34,22 +39,29 @@ class Context {
   std::string name() const;
   /// What the device itself reports, where known_limits() may not know the architecture yet.
   ArchitectureLimits limits() const;
-  /// Makes this the calling thread's context.
+  /// Makes this the calling thread's context. The first call makes the context itself, which takes
+  /// a fraction of a second and some hundred MiB of the device. kRun, kOutOfMemory in the driver's
+  /// words. Thread-safe.
   Status make_current() const;
+  /// Whether that has happened. Thread-safe.
+  bool is_made() const { return handle_.load(std::memory_order_acquire) != nullptr; }
 
  private:
-  Context(const Driver& driver, CUdevice device, CUcontext handle)
-      : driver_(driver), device_(device), handle_(handle) {}
+  Context(const Driver& driver, CUdevice device) : driver_(driver), device_(device) {}
+  Status make() const;
+
   const Driver& driver_;
   CUdevice device_;
-  CUcontext handle_;
+  mutable std::mutex mutex_;
+  mutable std::atomic<CUcontext> handle_ = nullptr;
 };
 using ContextPtr = std::shared_ptr<const Context>;
 
-/// A device's attribute (kDevice...), 0 where the driver does not know it; its name. Neither needs
-/// a context.
+/// A device's attribute (kDevice...), 0 where the driver does not know it; its name; its memory, 0
+/// where the driver does not say. None of them needs a context.
 int device_attribute(const Driver& driver, CUdevice device, int id);
 std::string device_name(const Driver& driver, CUdevice device);
+size_t device_memory_bytes(const Driver& driver, CUdevice device);
 
 /// Owns a handle of the driver and the context it lives in.
 template <typename Handle, CUresult (*Driver::*destroy)(Handle)>

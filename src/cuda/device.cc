@@ -22,61 +22,60 @@ class GpuBuffer final : public DeviceBuffer {
 };
 
 CUdeviceptr address(const void* device) { return reinterpret_cast<CUdeviceptr>(device); }
+CUstream as_stream(void* stream) { return static_cast<CUstream>(stream); }
 
 class Gpu final : public CudaDevice {
  public:
-  Gpu(ContextPtr context, Stream stream, DeviceProperties properties)
-      : context_(std::move(context)),
-        stream_(std::move(stream)),
-        properties_(std::move(properties)) {
-    if (const auto nvml = load_nvml(); nvml.ok()) {
-      nvml_ = *nvml;
+  Gpu(ContextPtr context, DeviceProperties properties, const Nvml* nvml)
+      : context_(std::move(context)), properties_(std::move(properties)), nvml_(nvml) {
+    if (nvml_ != nullptr)
       nvml_device_ = nvml_->find_device(pci_bus_id(context_->driver(), context_->device()));
-    }
   }
 
   const DeviceProperties& properties() const override { return properties_; }
   const ContextPtr& context() const override { return context_; }
-  CUstream stream() const override { return stream_.get(); }
 
   Result<std::unique_ptr<DeviceBuffer>> allocate(size_t bytes) override {
-    MOETUNE_RETURN_IF_ERROR(context_->make_current());
     MOETUNE_ASSIGN_OR_RETURN(Memory memory, allocate_memory(context_, bytes));
     return std::unique_ptr<DeviceBuffer>(std::make_unique<GpuBuffer>(std::move(memory), bytes));
   }
 
   Status upload(void* device, const void* host, size_t bytes) override {
-    return run([&](void*) {
-      return to_status(driver(), driver().cuMemcpyHtoDAsync(address(device), host, bytes, stream()),
+    return run([&](void* stream) {
+      return to_status(driver(),
+                       driver().cuMemcpyHtoDAsync(address(device), host, bytes, as_stream(stream)),
                        "copying to the GPU");
     });
   }
 
   Status download(void* host, const void* device, size_t bytes) override {
-    return run([&](void*) {
-      return to_status(driver(), driver().cuMemcpyDtoHAsync(host, address(device), bytes, stream()),
+    return run([&](void* stream) {
+      return to_status(driver(),
+                       driver().cuMemcpyDtoHAsync(host, address(device), bytes, as_stream(stream)),
                        "copying from the GPU");
     });
   }
 
   Status fill(void* device, uint8_t byte, size_t bytes) override {
-    return run([&](void*) {
-      return to_status(driver(), driver().cuMemsetD8Async(address(device), byte, bytes, stream()),
+    return run([&](void* stream) {
+      return to_status(driver(),
+                       driver().cuMemsetD8Async(address(device), byte, bytes, as_stream(stream)),
                        "filling GPU memory");
     });
   }
 
   Status run(const DeviceCall& call) override {
-    MOETUNE_RETURN_IF_ERROR(context_->make_current());
+    MOETUNE_RETURN_IF_ERROR(prepare());
     // Waits after a failure too: part of the call may be under way.
-    const Status called = call(stream());
+    const Status called = call(stream_.get());
     const Status finished =
-        to_status(driver(), driver().cuStreamSynchronize(stream()), "running a call");
+        to_status(driver(), driver().cuStreamSynchronize(stream_.get()), "running a call");
     return called.ok() ? finished : called;
   }
 
   Result<std::unique_ptr<TimedSequence>> record(std::vector<DeviceCall> calls) override {
-    return make_timed_graph(context_, stream(), std::move(calls));
+    MOETUNE_RETURN_IF_ERROR(prepare());
+    return make_timed_graph(context_, stream_.get(), std::move(calls));
   }
 
   DeviceState state() override { return nvml_device_ ? nvml_->state(nvml_device_) : DeviceState{}; }
@@ -86,7 +85,13 @@ class Gpu final : public CudaDevice {
     return static_cast<size_t>(context_->attribute(kDeviceL2Bytes));
   }
 
+  /// Where this process has a context the driver says what is left for it; before that NVML does,
+  /// so that asking leaves the device alone.
   size_t free_memory_bytes() override {
+    if (!context_->is_made() && nvml_device_) {
+      const size_t all = device_memory_bytes(driver(), context_->device());
+      if (const auto free = nvml_->free_bytes(nvml_device_, all)) return *free;
+    }
     size_t free = 0;
     size_t total = 0;
     if (!context_->make_current().ok() || driver().cuMemGetInfo(&free, &total) != kCudaSuccess)
@@ -97,10 +102,18 @@ class Gpu final : public CudaDevice {
  private:
   const Driver& driver() const { return context_->driver(); }
 
+  /// Makes the context current, and the stream in it that calls get.
+  Status prepare() {
+    MOETUNE_RETURN_IF_ERROR(context_->make_current());
+    if (stream_) return {};
+    MOETUNE_ASSIGN_OR_RETURN(stream_, make_stream(context_));
+    return {};
+  }
+
   ContextPtr context_;
   Stream stream_;
   DeviceProperties properties_;
-  const Nvml* nvml_ = nullptr;
+  const Nvml* nvml_;
   nvmlDevice nvml_device_ = nullptr;
 };
 
@@ -108,15 +121,16 @@ class Gpu final : public CudaDevice {
 
 Result<std::unique_ptr<CudaDevice>> make_cuda_device(int ordinal) {
   MOETUNE_ASSIGN_OR_RETURN(const Driver* driver, load_driver());
-  return make_cuda_device(*driver, ordinal);
+  const auto nvml = load_nvml();
+  return make_cuda_device(*driver, ordinal, nvml.ok() ? *nvml : nullptr);
 }
 
-Result<std::unique_ptr<CudaDevice>> make_cuda_device(const Driver& driver, int ordinal) {
+Result<std::unique_ptr<CudaDevice>> make_cuda_device(const Driver& driver, int ordinal,
+                                                     const Nvml* nvml) {
   MOETUNE_ASSIGN_OR_RETURN(ContextPtr context, Context::open(driver, ordinal));
-  MOETUNE_ASSIGN_OR_RETURN(Stream stream, make_stream(context));
   DeviceProperties properties = describe_device(driver, context->device());
   return std::unique_ptr<CudaDevice>(
-      std::make_unique<Gpu>(std::move(context), std::move(stream), std::move(properties)));
+      std::make_unique<Gpu>(std::move(context), std::move(properties), nvml));
 }
 
 }  // namespace moetune::cuda

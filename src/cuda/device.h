@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "cuda/context.h"
+#include "cuda/nvml.h"
 #include "moetune/measuring.h"
 #include "moetune/plan.h"
 #include "moetune/result.h"
@@ -17,10 +18,11 @@ namespace moetune::cuda {
 /// queued while the stream waits for the host, so that neither launching nor gaps between replays
 /// are in the time. Between two calls of a sequence there is no programmatic edge: what a kernel
 /// does ahead of its predecessor's end would otherwise hide in another call's time.
+///
+/// The first of them makes the context. Properties, state and free memory (by NVML) need none.
 class CudaDevice : public Device {
  public:
   virtual const ContextPtr& context() const = 0;
-  virtual CUstream stream() const = 0;
   /// Processes with a context on the GPU, this one included; more than 1: others use it. 0: not
   /// known.
   virtual int processes() = 0;
@@ -28,8 +30,10 @@ class CudaDevice : public Device {
 
 /// kInvalidArgument for an ordinal that is not there, kUnsupported as load_driver().
 Result<std::unique_ptr<CudaDevice>> make_cuda_device(int ordinal);
-/// With a driver of the caller's, which must outlive the device.
-Result<std::unique_ptr<CudaDevice>> make_cuda_device(const Driver& driver, int ordinal);
+/// With a driver and an NVML of the caller's, which must outlive the device; null: there is no
+/// NVML.
+Result<std::unique_ptr<CudaDevice>> make_cuda_device(const Driver& driver, int ordinal,
+                                                     const Nvml* nvml = nullptr);
 
 /// The properties plans are matched by, of every GPU of this machine. Empty where there is no
 /// usable driver. Never fails.

@@ -94,6 +94,7 @@ inline constexpr unsigned kHostMemoryMapped = 2;
   X(cuDeviceGetName, "cuDeviceGetName", char*, int, CUdevice)                                      \
   X(cuDeviceGetAttribute, "cuDeviceGetAttribute", int*, int, CUdevice)                             \
   X(cuDeviceGetPCIBusId, "cuDeviceGetPCIBusId", char*, int, CUdevice)                              \
+  X(cuDeviceTotalMem, "cuDeviceTotalMem_v2", size_t*, CUdevice)                                    \
   X(cuDevicePrimaryCtxRetain, "cuDevicePrimaryCtxRetain", CUcontext*, CUdevice)                    \
   X(cuDevicePrimaryCtxRelease, "cuDevicePrimaryCtxRelease_v2", CUdevice)                           \
   X(cuCtxSetCurrent, "cuCtxSetCurrent", CUcontext)                                                 \

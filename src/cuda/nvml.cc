@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <string_view>
 
@@ -87,6 +88,15 @@ DeviceState Nvml::state(nvmlDevice device) const {
   if (nvmlDeviceGetThrottleReasons(device, &reasons) == 0)
     state.throttle_reasons = reasons & ~kIdle;
   return state;
+}
+
+std::optional<size_t> Nvml::free_bytes(nvmlDevice device, size_t total_bytes) const {
+  NvmlMemory memory = {};
+  if (nvmlDeviceGetMemory(device, &memory) != 0) return std::nullopt;
+  // The driver keeps some hundred MiB for itself, and counts them in one of the two totals only.
+  const bool is_same = memory.total_bytes - memory.total_bytes / 8 <= total_bytes;
+  if (!is_same) return std::nullopt;
+  return std::min<size_t>(memory.free_bytes, total_bytes);
 }
 
 int Nvml::processes(nvmlDevice device) const {

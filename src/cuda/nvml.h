@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -14,6 +15,12 @@ namespace moetune::cuda {
 
 using nvmlReturn = int;
 using nvmlDevice = struct nvmlDevice_st*;
+
+struct NvmlMemory {
+  unsigned long long total_bytes;  // NOLINT: the width the library's interface states
+  unsigned long long free_bytes;   // NOLINT: as above
+  unsigned long long used_bytes;   // NOLINT: as above
+};
 
 struct NvmlProcess {
   unsigned pid;
@@ -33,6 +40,7 @@ struct NvmlProcess {
     uint64_t*)                                                                                   \
   X(nvmlDeviceGetTemperature, "nvmlDeviceGetTemperature", nvmlDevice, int, unsigned*)            \
   X(nvmlDeviceGetPowerUsage, "nvmlDeviceGetPowerUsage", nvmlDevice, unsigned*)                   \
+  X(nvmlDeviceGetMemory, "nvmlDeviceGetMemoryInfo", nvmlDevice, NvmlMemory*)                     \
   X(nvmlDeviceGetProcesses, "nvmlDeviceGetComputeRunningProcesses_v3", nvmlDevice, unsigned*,    \
     NvmlProcess*)
 
@@ -48,6 +56,10 @@ struct Nvml {
   /// What can be read of the state; zero for what cannot. "Idle" does not count as a reason to
   /// throttle.
   DeviceState state(nvmlDevice device) const;
+  /// Free memory of a device of which the driver says that it has `total_bytes`. Nothing where NVML
+  /// does not say, and where it speaks of another device: of the whole of which the driver sees a
+  /// slice (MIG).
+  std::optional<size_t> free_bytes(nvmlDevice device, size_t total_bytes) const;
   /// Processes with a context on the device, this one included; 0: not known.
   int processes(nvmlDevice device) const;
 };

@@ -29,9 +29,15 @@ namespace moetune::journal {
 /// the disk with every one would cost milliseconds each.
 class Database {
  public:
+  /// All pages of a file up to this size (300,000 measurements) are looked at when it is opened,
+  /// which takes a second at most from a disk. Damage in a larger one is found where it is met: by
+  /// any call here, as kParse.
+  static constexpr int64_t kCheckedBytes = int64_t{32} << 20;
+
   struct Options {
     bool create = false;                       ///< Where there is no file.
     std::chrono::milliseconds patience{2000};  ///< For other processes' locks.
+    int64_t checked_bytes = kCheckedBytes;     ///< See there.
     std::span<const Migration> steps = migrations();
   };
 
@@ -45,7 +51,8 @@ class Database {
   static Result<std::unique_ptr<Database>> open(const std::string& path, const Options& options);
   /// For reading; changes nothing. Also where nothing can be written.
   static Result<std::unique_ptr<Database>> open_to_read(const std::string& path,
-                                                        std::chrono::milliseconds patience);
+                                                        std::chrono::milliseconds patience,
+                                                        int64_t checked_bytes = kCheckedBytes);
 
   const std::string& path() const { return connection_.path(); }
   void set_patience(std::chrono::milliseconds patience) { connection_.set_patience(patience); }

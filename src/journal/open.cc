@@ -53,7 +53,13 @@ Status set_up(Connection& connection, const FileKind& kind, std::chrono::millise
       "PRAGMA journal_size_limit = 4194304");
 }
 
-Status check_pages(const Connection& connection) {
+// A file that is shorter than its header says SQLite refuses by itself. What quick_check finds
+// besides, reading a damaged page does, too, if the sizes of its cells are looked at then.
+Status check_pages(Connection& connection, int64_t checked_bytes) {
+  MOETUNE_RETURN_IF_ERROR(connection.execute("PRAGMA cell_size_check = ON"));
+  MOETUNE_ASSIGN_OR_RETURN(const int64_t pages, connection.number("PRAGMA page_count"));
+  MOETUNE_ASSIGN_OR_RETURN(const int64_t page_bytes, connection.number("PRAGMA page_size"));
+  if (pages * page_bytes > checked_bytes) return {};
   MOETUNE_ASSIGN_OR_RETURN(const std::string found, connection.text("PRAGMA quick_check(1)"));
   if (found == "ok") return {};
   return Error{ErrorCode::kParse, fmt::format("{}: {}", connection.path(), found)};
@@ -67,16 +73,16 @@ Status make_ready(Connection& connection, const Database::Options& options) {
   MOETUNE_ASSIGN_OR_RETURN(const FileKind kind, kind_of(connection));
   MOETUNE_RETURN_IF_ERROR(check_kind(kind, connection.path(), options.steps.size()));
   MOETUNE_RETURN_IF_ERROR(set_up(connection, kind, options.patience));
-  MOETUNE_RETURN_IF_ERROR(check_pages(connection));
+  MOETUNE_RETURN_IF_ERROR(check_pages(connection, options.checked_bytes));
   return migrate(connection, options.steps);
 }
 
 Result<Connection> connect_to_read(const std::string& path, Connection::Access access,
-                                   std::chrono::milliseconds patience) {
+                                   std::chrono::milliseconds patience, int64_t checked_bytes) {
   MOETUNE_ASSIGN_OR_RETURN(Connection connection, Connection::open(path, access));
   connection.set_patience(patience);
   MOETUNE_RETURN_IF_ERROR(check_version(connection));
-  MOETUNE_RETURN_IF_ERROR(check_pages(connection));
+  MOETUNE_RETURN_IF_ERROR(check_pages(connection, checked_bytes));
   return connection;
 }
 
@@ -101,14 +107,16 @@ Result<std::unique_ptr<Database>> Database::open(const std::string& path, const 
 }
 
 Result<std::unique_ptr<Database>> Database::open_to_read(const std::string& path,
-                                                         std::chrono::milliseconds patience) {
+                                                         std::chrono::milliseconds patience,
+                                                         int64_t checked_bytes) {
   MOETUNE_RETURN_IF_ERROR(check_place(path, /*may_be_missing=*/false));
   const std::optional<FileIdentity> identity = identity_of(path);
-  Result<Connection> connection = connect_to_read(path, Connection::Access::kRead, patience);
+  Result<Connection> connection =
+      connect_to_read(path, Connection::Access::kRead, patience, checked_bytes);
   // A write-ahead log whose files can be neither seen nor made: nobody is writing, or it is none of
   // our business.
   if (!connection.ok() && connection.error().code == ErrorCode::kIo)
-    connection = connect_to_read(path, Connection::Access::kImmutable, patience);
+    connection = connect_to_read(path, Connection::Access::kImmutable, patience, checked_bytes);
   if (!connection.ok()) return about(path, std::move(connection).error());
   std::unique_ptr<Database> database(
       new Database(std::move(connection).value(), identity.value_or(FileIdentity{})));

@@ -38,10 +38,14 @@ JournalStore::~JournalStore() {
   (void)write_pending();
 }
 
+Database::Options JournalStore::database_options() const {
+  return {.create = true, .patience = options_.patience, .checked_bytes = options_.checked_bytes};
+}
+
 std::string JournalStore::open() {
   database_.reset();
   mode_ = Mode::kMemory;
-  auto opened = Database::open(options_.path, {.create = true, .patience = options_.patience});
+  auto opened = Database::open(options_.path, database_options());
   if (opened.ok()) {
     database_ = std::move(opened).value();
     mode_ = Mode::kWrite;
@@ -61,7 +65,7 @@ std::string JournalStore::open_after_damage(const Error& damage) {
   if (damaged) aside = set_aside(options_.path, *damaged);
   if (!aside.ok())
     return fmt::format("{}; {}; {}", damage.message, text_of(aside.error()), kInMemory);
-  auto fresh = Database::open(options_.path, {.create = true, .patience = options_.patience});
+  auto fresh = Database::open(options_.path, database_options());
   if (!fresh.ok()) return fmt::format("{}; {}", text_of(fresh.error()), kInMemory);
   database_ = std::move(fresh).value();
   mode_ = Mode::kWrite;
@@ -70,7 +74,7 @@ std::string JournalStore::open_after_damage(const Error& damage) {
 }
 
 std::string JournalStore::open_to_read(const Error& refused) {
-  auto opened = Database::open_to_read(options_.path, options_.patience);
+  auto opened = Database::open_to_read(options_.path, options_.patience, options_.checked_bytes);
   if (!opened.ok()) return fmt::format("{}; {}", text_of(refused), kInMemory);
   database_ = std::move(opened).value();
   mode_ = Mode::kRead;

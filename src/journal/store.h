@@ -40,6 +40,7 @@ class JournalStore final : public MeasurementStore {
     /// each costs several times what its row does. Written by the first put after that time, or
     /// by a thread of the store's where none comes for twice as long. 0: at once.
     std::chrono::milliseconds gather{0};
+    int64_t checked_bytes = Database::kCheckedBytes;  ///< See there.
   };
 
   /// Always usable. The folder must be there.
@@ -70,6 +71,7 @@ class JournalStore final : public MeasurementStore {
   using Clock = std::chrono::steady_clock;
   enum class Mode : uint8_t { kWrite, kRead, kMemory };
 
+  Database::Options database_options() const;
   /// Opens or makes the file; returns what was wrong, empty where nothing was.
   std::string open();
   std::string open_after_damage(const Error& damage);

@@ -4,8 +4,11 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "cuda/fake_driver.h"
+#include "cuda/mma/runner.h"
+#include "cuda/mma_cases.h"
 
 namespace moetune::cuda {
 namespace {
@@ -168,6 +171,75 @@ TEST_F(DeviceTest, NothingToTimeIsRefused) {
   const Status status = record({});
   ASSERT_FALSE(status.ok());
   EXPECT_EQ(status.error().code, ErrorCode::kInvalidArgument);
+}
+
+/// An NVML that knows one device, of `total_bytes`.
+Nvml fake_nvml() {
+  Nvml nvml;
+  nvml.nvmlDeviceGetHandleByPciBusId = [](const char*, nvmlDevice* device) {
+    return *device = reinterpret_cast<nvmlDevice>(uintptr_t{1}), 0;
+  };
+  nvml.nvmlDeviceGetMemory = [](nvmlDevice, NvmlMemory* memory) {
+    return *memory = {2 << 20, 1500 << 10, 548 << 10}, 0;
+  };
+  return nvml;
+}
+
+// A helper may crash on the device; the program that started it has nothing there to lose.
+TEST(DeviceWithoutContext, KnowsAllThatATunerWithAHelperAsksFor) {
+  const Driver driver = fake::make_driver();
+  const Nvml nvml = fake_nvml();
+  {
+    const auto device = make_cuda_device(driver, 0, &nvml);
+    ASSERT_TRUE(device.ok()) << device.error().message;
+    EXPECT_EQ((*device)->properties().identity.at("sm"), "90");
+    EXPECT_GT((*device)->last_level_cache_bytes(), 0u);
+    EXPECT_EQ((*device)->free_memory_bytes(), size_t{1500} << 10);
+    const auto runner =
+        make_mma_runner(mma_spec(2048, 768, 128, 8, WeightFormat::kBf16), (*device)->context());
+    ASSERT_TRUE(runner.ok()) << runner.error().message;
+    const Candidate candidate = (*runner)->default_candidate(64);
+    EXPECT_GT((*runner)->workspace_bytes(candidate, 64), 0u);
+    EXPECT_FALSE((*runner)->schemes().empty());
+    EXPECT_EQ(fake::gpu().contexts_made, 0);
+
+    EXPECT_TRUE((*device)->allocate(100).ok());
+    EXPECT_TRUE((*device)->run([](void*) { return Status(); }).ok());
+    EXPECT_EQ(fake::gpu().contexts_made, 1) << "the first thing that runs there makes it, once";
+    EXPECT_EQ((*device)->free_memory_bytes(), size_t{1} << 20) << "the driver knows it better";
+  }
+  EXPECT_TRUE(fake::gpu().handles.empty());
+}
+
+TEST(DeviceWithoutContext, TakesFreeMemoryFromOneWhereNvmlDoesNotSayOrMeansAnotherDevice) {
+  const Driver driver = fake::make_driver();
+  Nvml silent = fake_nvml();
+  silent.nvmlDeviceGetMemory = [](nvmlDevice, NvmlMemory*) { return 3; };
+  Nvml whole = fake_nvml();  // Of a GPU of which this process sees a slice.
+  whole.nvmlDeviceGetMemory = [](nvmlDevice, NvmlMemory* memory) {
+    return *memory = {14 << 20, 13 << 20, 1 << 20}, 0;
+  };
+  for (const Nvml* nvml :
+       {static_cast<const Nvml*>(nullptr), &std::as_const(silent), &std::as_const(whole)}) {
+    fake::gpu().contexts_made = 0;
+    const auto device = make_cuda_device(driver, 0, nvml);
+    ASSERT_TRUE(device.ok()) << device.error().message;
+    EXPECT_EQ((*device)->free_memory_bytes(), size_t{1} << 20);
+    EXPECT_EQ(fake::gpu().contexts_made, 1);
+  }
+}
+
+TEST(DeviceWithoutContext, ThatCannotBeMadeSaysSoWhereItIsNeededAndTriesAgain) {
+  const Driver driver = fake::make_driver();
+  const auto device = make_cuda_device(driver, 0);
+  ASSERT_TRUE(device.ok());
+  fake::gpu().fails["cuDevicePrimaryCtxRetain"] = kCudaOutOfMemory;
+  const auto buffer = (*device)->allocate(100);
+  ASSERT_FALSE(buffer.ok());
+  EXPECT_EQ(buffer.error().code, ErrorCode::kOutOfMemory);
+  EXPECT_THAT(buffer.error().message, HasSubstr("making a context"));
+  fake::gpu().fails.clear();
+  EXPECT_TRUE((*device)->allocate(100).ok());
 }
 
 TEST(Devices, AreListedWithoutEverFailing) {

@@ -32,6 +32,8 @@ struct Gpu {
   uint32_t gate_ticket = 0;
   bool waited_behind_gate = true;  ///< Every replay was queued while its gate was closed.
   int64_t launches = 0;
+  int contexts_made = 0;
+  CUcontext context = nullptr;
   size_t free_bytes = 1 << 20;
 };
 
@@ -91,10 +93,14 @@ inline void add_device_functions(Driver& d) {
     *value = found == values.end() ? 0 : found->second;
     return found == values.end() ? 1 : 0;
   };
+  d.cuDeviceTotalMem = [](size_t* bytes, CUdevice) { return *bytes = 2 << 20, 0; };
   d.cuDevicePrimaryCtxRetain = [](CUcontext* context, CUdevice) {
-    return give("cuDevicePrimaryCtxRetain", context);
+    ++gpu().contexts_made;
+    const CUresult result = give("cuDevicePrimaryCtxRetain", context);
+    if (result == kCudaSuccess) gpu().context = *context;
+    return result;
   };
-  d.cuDevicePrimaryCtxRelease = [](CUdevice) { return gpu().handles.erase(1) == 1 ? 0 : 400; };
+  d.cuDevicePrimaryCtxRelease = [](CUdevice) { return take(gpu().context); };
   d.cuCtxSetCurrent = [](CUcontext) { return 0; };
 }
 

@@ -105,12 +105,13 @@ TEST_F(StoreTest, ATruncatedFileIsSetAside) {
   expect_set_aside(bytes);
 }
 
-// At any length and anywhere: sound or set aside, never a crash, and always usable.
+// At any length and anywhere: sound or set aside, never a crash, and always usable. Also where the
+// file is too large to be looked at beforehand.
 TEST_F(StoreTest, NoDamageStopsIt) {
   fill(200);
   const std::string sound = read_bytes(path_);
   std::mt19937 random(2);
-  for (int round = 0; round < 60; ++round) {
+  for (int round = 0; round < 120; ++round) {
     std::string bytes = sound;
     if (round % 3 == 0) bytes.resize(random() % sound.size());
     const size_t length = 1 + random() % 5000;
@@ -119,14 +120,41 @@ TEST_F(StoreTest, NoDamageStopsIt) {
     std::filesystem::remove_all(folder_);
     std::filesystem::create_directory(folder_);
     write_file(path_, bytes);
-    auto opened = store();
+    JournalStore opened({.path = path_,
+                         .patience = milliseconds(20),
+                         .checked_bytes = round % 2 == 0 ? Database::kCheckedBytes : 0});
     const MeasurementRecord usual = race_record(1);
-    (void)opened->find(usual.problem, usual.device);
+    (void)opened.find(usual.problem, usual.device);
     const MeasurementRecord record = race_record(1000 + round);
-    (void)opened->put(record);
-    const auto texts = texts_of(found_in_store(*opened));
+    (void)opened.put(record);
+    const auto texts = texts_of(found_in_store(opened));
     EXPECT_EQ(std::count(texts.begin(), texts.end(), text_of(record)), 1) << "round " << round;
   }
+}
+
+TEST_F(StoreTest, DamageInAFileTooLargeToBeLookedAtIsSetAsideWhenItIsMet) {
+  fill(500);
+  std::string bytes = read_bytes(path_);
+  std::mt19937 random(1);
+  for (size_t i = 20000; i < 32000; ++i) bytes[i] = static_cast<char>(random());
+  write_file(path_, bytes);
+  JournalStore opened({.path = path_, .patience = milliseconds(20), .checked_bytes = 10000});
+  EXPECT_TRUE(opened.warnings().empty()) << "nobody has looked";
+  const MeasurementRecord usual = race_record(1);
+  const auto found = opened.find(usual.problem, usual.device);
+  ASSERT_FALSE(found.ok());
+  EXPECT_EQ(found.error().code, ErrorCode::kParse);
+  EXPECT_NE(found.error().message.find("set aside as"), std::string::npos);
+  EXPECT_TRUE(opened.put(race_record(1)).ok());
+  EXPECT_EQ(found_in_store(opened).size(), 1u);
+}
+
+TEST_F(StoreTest, ATruncatedFileIsSetAsideHoweverLargeItIs) {
+  fill(500);
+  write_file(path_, read_bytes(path_).substr(0, 30000));
+  const JournalStore opened({.path = path_, .checked_bytes = 0});
+  ASSERT_EQ(opened.warnings().size(), 1u);
+  EXPECT_NE(opened.warnings()[0].find("set aside as"), std::string::npos);
 }
 
 TEST_F(StoreTest, ASecondDamagedFileGetsANameOfItsOwn) {

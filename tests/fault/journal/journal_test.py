@@ -93,6 +93,65 @@ class Killed(JournalTest):
         self.assertEqual(self.set_aside(), [])
 
 
+class KilledWhileGathering(JournalTest):
+    """Puts that wait up to GATHER_US for others, as those of `tune` do."""
+
+    GATHER_US = 250_000
+
+    def killed(self, arguments, after_s):
+        """The puts of a process that is killed: (number, from, to) of each, and what it said besides."""
+        said = self.folder / "said"
+        with said.open("w") as out:
+            process = subprocess.Popen([WRITER, str(self.path), "gather", *map(str, arguments)], stdin=subprocess.DEVNULL, stdout=out,
+                                       stderr=subprocess.DEVNULL)
+        time.sleep(after_s)
+        process.send_signal(signal.SIGKILL)
+        self.assertEqual(process.wait(60), -signal.SIGKILL)
+        lines = said.read_text().splitlines()
+        self.assertEqual(self.starting("warning", lines) + self.starting("kept", lines), [])
+        return [tuple(map(int, line.split()[1:])) for line in self.starting("put", lines)]
+
+    def check_rows(self):
+        """Each row has all that its number says, in every table."""
+        connection = sqlite3.connect(str(self.path))
+        self.addCleanup(connection.close)
+        rows = connection.execute("SELECT unix_ms - 1700000000000, tokens, samples, median_us, q3_us, phase, problem.key, device.key, stages"
+                                  " FROM measurement m JOIN candidate ON candidate.id = m.candidate"
+                                  " JOIN problem ON problem.id = m.problem JOIN device ON device.id = m.device").fetchall()
+        for number, *row in rows:
+            self.assertEqual(row[:-1], [1 + number % 7, 3, 100, 101, "race", "fused_moe hidden=64", "cpu isa=avx2"])
+            self.assertIn(f'{{"number":{number}}}', row[-1])
+        self.assertEqual(len(rows), len(self.stored()), "none refers to what is not there")
+
+    def test_what_is_older_than_the_window_is_there_after_a_kill_at_any_moment(self):
+        randomly = random.Random(5)
+        old, waiting = 0, 0
+        for number in range(100):
+            first = number * 100000
+            puts = self.killed([first, 100000, 1], randomly.uniform(0, 1))
+            if not puts:
+                continue
+            # The last call began when all that had waited for longer was written.
+            due = {put for put, _, to in puts if to <= puts[-1][1] - self.GATHER_US}
+            stored = {stored for stored in self.stored() if stored >= first}
+            self.assertEqual(due - stored, set(), f"after kill {number}")
+            self.assertEqual(stored, set(range(first, first + len(stored))), "transactions are whole, and in order")
+            old += len(due)
+            waiting += len(puts) - len(stored)
+        self.assertGreater(old, 1000, "it hardly got to write")
+        self.assertGreater(waiting, 100, "nothing was ever gathered")
+        self.check_rows()
+        self.assertEqual(self.set_aside(), [])
+
+    def test_what_no_put_came_after_is_written_by_itself(self):
+        for number in range(5):
+            first = number * 1000
+            puts = self.killed([first, 20], 2.5)
+            self.assertEqual([put for put, *_ in puts], list(range(first, first + 20)))
+            self.assertTrue(set(range(first, first + 20)) <= self.stored(), f"after kill {number}")
+        self.check_rows()
+
+
 class Many(JournalTest):
     def test_all_that_many_processes_write_at_once_is_there(self):
         processes = [self.start("write", i * 1000, 300) for i in range(6)]

@@ -1,11 +1,13 @@
 // A process with a journal, for journal_test.py to kill, stop and starve.
 //
-//   journal_writer FILE write FIRST COUNT [PAUSE_MS]   puts records FIRST, FIRST + 1, ...
-//   journal_writer FILE read                           says what is there
-//   journal_writer FILE hold                           begins a transaction and waits
+//   journal_writer FILE write FIRST COUNT [PAUSE_MS]     puts records FIRST, FIRST + 1, ...
+//   journal_writer FILE gather FIRST COUNT [PAUSE_MS]    the same as `tune` does it, then stalls
+//   journal_writer FILE read                             says what is there
+//   journal_writer FILE hold                             begins a transaction and waits
 //
-// Each line on stdout is written at once: "warning TEXT", "put N" when record N was acknowledged,
-// "kept N TEXT" when it was not, "found N", "held", "end".
+// Each line on stdout is written at once: "warning TEXT", "put N FROM TO" when record N was
+// acknowledged by a call that went on from FROM to TO (microseconds of the steady clock), "kept N
+// TEXT" when it was not, "found N", "held", "end".
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -38,10 +40,16 @@ MeasurementRecord record_of(int64_t number) {
   return record;
 }
 
+int64_t now_us() {
+  const auto now = std::chrono::steady_clock::now().time_since_epoch();
+  return std::chrono::duration_cast<std::chrono::microseconds>(now).count();
+}
+
 void write(JournalStore& store, int64_t first, int64_t count, std::chrono::milliseconds pause) {
   for (int64_t number = first; number < first + count; ++number) {
+    const int64_t from = now_us();
     const Status status = store.put(record_of(number));
-    say(status.ok() ? fmt::format("put {}", number)
+    say(status.ok() ? fmt::format("put {} {} {}", number, from, now_us())
                     : fmt::format("kept {} {}", number, status.error().message));
     std::this_thread::sleep_for(pause);
   }
@@ -70,12 +78,16 @@ int main_of(int argc, char** argv) {
   const std::string_view what = argv[2];
   if (what == "hold") return hold(path);
   {
-    JournalStore store({.path = path, .patience = std::chrono::milliseconds(1000)});
+    const bool gathers = what == "gather";
+    JournalStore store({.path = path,
+                        .patience = std::chrono::milliseconds(1000),
+                        .gather = std::chrono::milliseconds(gathers ? 250 : 0)});
     for (const std::string& warning : store.warnings()) say("warning " + warning);
-    if (what == "write" && argc >= 5) {
+    if ((what == "write" || gathers) && argc >= 5) {
       const std::chrono::milliseconds pause(argc > 5 ? std::atoll(argv[5]) : 0);
       write(store, std::atoll(argv[3]), std::atoll(argv[4]), pause);
     }
+    if (gathers) ::pause();  // In a kernel that hangs, say.
     read(store);
   }
   say("end");
