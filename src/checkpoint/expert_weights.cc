@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <memory>
 #include <span>
 #include <utility>
 #include <vector>
@@ -54,9 +55,10 @@ class Layer {
         parts_(format_parts(spec.weights)),
         adds_down_bias_(adds_down_bias) {}
 
-  Status open(int64_t layer);
+  Status open(int64_t layer, LayerNames names);
   Result<ExpertPointers> pointers(int64_t expert);
   std::string part_name(int64_t expert, std::string_view part) const;
+  int64_t experts() const { return spec_.experts; }
 
  private:
   bool has(Role role) const { return role != kGate || spec_.gated(); }
@@ -145,8 +147,9 @@ Status Layer::check_format(int64_t layer) {
       model_.weights == spec_.weights ? fmt::format(" (config.json: {})", model_.weights_text) : "";
   return Error{
       ErrorCode::kInvalidArgument,
-      fmt::format("the experts of layer {} are stored in {}, not in {}{}: {}", layer,
-                  to_string(stored_.format), to_string(spec_.weights), other, stored_.evidence),
+      fmt::format("the {}experts of layer {} are stored in {}, not in {}{}: {}",
+                  names_.is_shared ? "shared " : "", layer, to_string(stored_.format),
+                  to_string(spec_.weights), other, stored_.evidence),
       fmt::format("take {} weights for this layer, or another layer", to_string(stored_.format))};
 }
 
@@ -212,8 +215,8 @@ Result<StoredMatrix> Layer::find_matrix(int64_t expert, Role role) {
   return matrix;
 }
 
-Status Layer::open(int64_t layer) {
-  MOETUNE_ASSIGN_OR_RETURN(names_, find_layer(*checkpoint_, model_, layer));
+Status Layer::open(int64_t layer, LayerNames names) {
+  names_ = std::move(names);
   MOETUNE_RETURN_IF_ERROR(check_format(layer));
   experts_.resize(static_cast<size_t>(spec_.experts));
   for (size_t i = 0; i < experts_.size(); ++i) {
@@ -378,6 +381,51 @@ Status check_spec(const ModelSpec& model, const FusedMoeSpec& spec) {
       "take layer_spec() of the same model"};
 }
 
+/// A layer's routed experts, and its shared ones, each as a layer of one expert: some of the rows
+/// that the file has of all of them.
+struct OpenLayer {
+  std::unique_ptr<Layer> routed;
+  std::vector<std::unique_ptr<Layer>> shared;
+  int64_t experts() const { return routed->experts(); }
+
+  std::pair<Layer*, int64_t> at(int64_t expert) const {
+    if (expert < experts()) return {routed.get(), expert};
+    return {shared[static_cast<size_t>(expert - experts())].get(), 0};
+  }
+};
+
+Result<std::vector<std::unique_ptr<Layer>>> open_shared(std::shared_ptr<Checkpoint> checkpoint,
+                                                        const ModelSpec& model, int64_t layer,
+                                                        const FusedMoeSpec& spec,
+                                                        const RankShare& share,
+                                                        const LayerNames& routed) {
+  const FormatParts parts = format_parts(spec.weights);
+  if (spec.shared_experts > 1 &&
+      model.intermediate % std::max(parts.block_rows, parts.block_k) != 0) {
+    return Error{ErrorCode::kUnsupported,
+                 fmt::format("{}: its {} shared experts, stored as one, do not part between blocks "
+                             "of {} weights",
+                             model.name, spec.shared_experts, to_string(spec.weights)),
+                 "leave out --shared-experts"};
+  }
+  MOETUNE_ASSIGN_OR_RETURN(const LayerNames names, find_shared(*checkpoint, routed));
+  ModelSpec stored = model;
+  stored.experts = 1;
+  stored.intermediate = model.shared_intermediate;
+  FusedMoeSpec one = spec;
+  one.experts = one.global_experts = 1;
+  one.shared_experts = 0;
+  one.top_k = 1;
+  std::vector<std::unique_ptr<Layer>> layers;
+  for (int i = 0; i < spec.shared_experts; ++i) {
+    const RankShare rows{share.first_row + i * model.intermediate, share.rows, 0, 1};
+    layers.push_back(
+        std::make_unique<Layer>(checkpoint, stored, one, rows, /*adds_down_bias=*/false));
+    MOETUNE_RETURN_IF_ERROR(layers.back()->open(layer, names));
+  }
+  return layers;
+}
+
 }  // namespace
 
 Result<std::unique_ptr<WeightSource>> make_expert_weights(std::shared_ptr<Checkpoint> checkpoint,
@@ -385,22 +433,30 @@ Result<std::unique_ptr<WeightSource>> make_expert_weights(std::shared_ptr<Checkp
                                                           const FusedMoeSpec& spec, int rank) {
   MOETUNE_RETURN_IF_ERROR(validate(spec));
   MOETUNE_RETURN_IF_ERROR(check_spec(model, spec));
-  if (spec.shared_experts > 0) {
-    return Error{ErrorCode::kUnsupported,
-                 fmt::format("{}: shared experts are not read from files yet", model.name),
-                 "leave out --shared-experts, or hand their weights over by pointers"};
-  }
   MOETUNE_ASSIGN_OR_RETURN(
       const RankShare share,
       rank_share(model, spec.weights, {.tp = spec.tp, .ep = spec.ep, .rank = rank}));
   if (share.rows != spec.intermediate || share.experts != spec.experts)
     return not_the_share(spec, share, rank);
-  const auto opened = std::make_shared<Layer>(std::move(checkpoint), model, spec, share,
-                                              /*adds_down_bias=*/rank % spec.tp == 0);
-  MOETUNE_RETURN_IF_ERROR(opened->open(layer));
+  MOETUNE_ASSIGN_OR_RETURN(const LayerNames names, find_layer(*checkpoint, model, layer));
+  auto opened = std::make_shared<OpenLayer>();
+  opened->routed = std::make_unique<Layer>(checkpoint, model, spec, share,
+                                           /*adds_down_bias=*/rank % spec.tp == 0);
+  MOETUNE_RETURN_IF_ERROR(opened->routed->open(layer, names));
+  if (spec.shared_experts > 0) {
+    MOETUNE_ASSIGN_OR_RETURN(opened->shared,
+                             open_shared(checkpoint, model, layer, spec, share, names));
+  }
   return make_pointer_weights(
-      spec, [opened](int64_t expert) { return opened->pointers(expert); },
-      [opened](int64_t expert, std::string_view part) { return opened->part_name(expert, part); },
+      spec,
+      [opened](int64_t expert) {
+        const auto [part, own] = opened->at(expert);
+        return part->pointers(own);
+      },
+      [opened](int64_t expert, std::string_view part_of) {
+        const auto [part, own] = opened->at(expert);
+        return part->part_name(own, part_of);
+      },
       ErrorCode::kParse);
 }
 

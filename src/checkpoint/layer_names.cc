@@ -122,6 +122,7 @@ Result<StoredFormat> by_values(Checkpoint& checkpoint, const std::string& matrix
 
 std::string LayerNames::matrix(int64_t expert, Role role) const {
   if (is_stacked) return prefix + own[role];
+  if (is_shared) return fmt::format("{}shared_experts.{}", prefix, own[role]);
   return fmt::format("{}experts.{}.{}", prefix, expert, own[role]);
 }
 
@@ -148,6 +149,18 @@ Result<LayerNames> find_layer(Checkpoint& checkpoint, const ModelSpec& model, in
                            "....block_sparse_moe.experts.0.w1, ....mlp.experts.gate_up_proj and "
                            "....block_sparse_moe.input_linear",
                            first, layer)};
+}
+
+Result<LayerNames> find_shared(const Checkpoint& checkpoint, const LayerNames& layer) {
+  if (!checkpoint.has_any(layer.prefix + "shared_experts.up_proj.")) {
+    return Error{ErrorCode::kNotFound,
+                 fmt::format("{}: no tensor \"{}shared_experts.up_proj.weight\"",
+                             checkpoint.folder(), layer.prefix),
+                 "leave out --shared-experts, or hand their weights over by pointers"};
+  }
+  LayerNames names{layer.prefix, {"gate_proj", "up_proj", "down_proj"}};
+  names.is_shared = true;
+  return names;
 }
 
 Result<StoredFormat> find_format(Checkpoint& checkpoint, const LayerNames& names, int64_t expert) {

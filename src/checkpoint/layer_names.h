@@ -3,6 +3,7 @@
 //
 //   one tensor an expert    experts.E.{gate,up,down}_proj (most), experts.E.{w1,w3,w2} (Mixtral)
 //   stacked, rows           experts.gate_up_proj [E, 2I, H], input_linear (Granite): gate then up
+//   shared experts          shared_experts.{gate,up,down}_proj: one of all their rows
 //   stacked, gpt-oss        experts.gate_up_proj [E, H, 2I], or its 4-bit _blocks [E, 2I, H/32,
 //   16]:
 //                           gate and up take turns
@@ -29,6 +30,7 @@ struct LayerNames {
   bool is_stacked = false;              ///< One tensor for all experts, ...
   bool takes_turns = false;             ///< ... rows of gate and up by turns, not gate's first, ...
   bool is_transposed = false;           ///< ... [E, columns, rows].
+  bool is_shared = false;               ///< The shared experts, which are stored as one expert.
 
   /// "model.layers.3.mlp.experts.5.gate_proj": what a format's suffixes are added to.
   std::string matrix(int64_t expert, Role role) const;
@@ -36,6 +38,9 @@ struct LayerNames {
 
 /// kNotFound where the checkpoint has no such layer, or no experts in it; errors of find().
 Result<LayerNames> find_layer(Checkpoint& checkpoint, const ModelSpec& model, int64_t layer);
+
+/// The names of the same layer's shared experts. kNotFound where it has none under a known name.
+Result<LayerNames> find_shared(const Checkpoint& checkpoint, const LayerNames& layer);
 
 /// What is added to a matrix' name for its parts in some format. Empty: there is no such part, or,
 /// for values, the name stands by itself.

@@ -219,4 +219,18 @@ inline std::shared_ptr<checkpoint::Checkpoint> opened(const Folder& folder,
   return std::move(checkpoint::Checkpoint::open(folder.path())).value();
 }
 
+inline std::string bytes_in(const Tensor& tensor) {
+  return {static_cast<const char*>(tensor.data), tensor.bytes()};
+}
+
+inline void expect_equal(const Tensors& got, const Tensors& wanted) {
+  ASSERT_EQ(got.size(), wanted.size());
+  for (size_t i = 0; i < got.size(); ++i) {
+    EXPECT_EQ(got[i].name, wanted[i].name);
+    EXPECT_EQ(got[i].type, wanted[i].type);
+    EXPECT_EQ(got[i].shape, wanted[i].shape);
+    EXPECT_TRUE(bytes_in(got[i]) == bytes_in(wanted[i])) << got[i].name;
+  }
+}
+
 }  // namespace moetune::testing_checkpoint

@@ -274,9 +274,9 @@ Result<std::unique_ptr<Workbench>> make_moe_workbench(const FusedMoeSpec& spec,
   if (judged.given_routing) judged.router = RouterSpec{};
   if (weights == nullptr || options.kind == DataKind::kExact) {
     MOETUNE_ASSIGN_OR_RETURN(weights, make_random_weights(judged, options.kind, options.seed));
-  } else if (weights->chunks() != spec.experts) {
+  } else if (weights->chunks() != spec.held_experts()) {
     return Error{ErrorCode::kInvalidArgument, fmt::format("weights of {} experts for a layer of {}",
-                                                          weights->chunks(), spec.experts)};
+                                                          weights->chunks(), spec.held_experts())};
   }
   return std::unique_ptr<Workbench>(
       std::make_unique<MoeWorkbench>(judged, options, std::move(weights)));
