@@ -11,7 +11,7 @@ import unittest
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 
 # For each folder of src/, the folders it may include besides itself. `engine` and `cli` put the parts together.
-PARTS = {"base", "tuner", "journal", "worker", "dist", "report", "ops", "exchange", "cpu", "cuda", "model"}
+PARTS = {"base", "tuner", "journal", "worker", "dist", "report", "ops", "exchange", "cpu", "cuda", "model", "checkpoint"}
 MAY_INCLUDE = {
     "base": set(),
     "tuner": {"base"},
@@ -24,6 +24,7 @@ MAY_INCLUDE = {
     "cpu": {"base", "tuner", "ops"},
     "cuda": {"base", "tuner", "ops"},
     "model": {"base", "tuner", "ops"},
+    "checkpoint": {"base", "tuner", "ops", "model"},
     "engine": PARTS,
     "cli": PARTS | {"engine"},
 }
@@ -42,6 +43,8 @@ PUBLIC_HEADER_HOME = {
     "function_runner.h": "tuner",
     "host_device.h": "tuner",
     "moe_spec.h": "ops",
+    "moe_weights.h": "ops",
+    "checkpoint.h": "checkpoint",
     "fused_moe.h": "engine",
     "moetune.h": "engine",
 }

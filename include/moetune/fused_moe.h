@@ -29,7 +29,8 @@ struct LayerOptions {
 Result<FusedMoeSpec> layer_spec(const std::string& model, const LayerOptions& options = {});
 
 /// Random weights of realistic size for a specification, one expert a chunk: for measuring and for
-/// trying things out.
+/// trying things out. A model's own: checkpoint.h; those that a program has in memory:
+/// moe_weights.h.
 Result<std::unique_ptr<WeightSource>> random_weights(const FusedMoeSpec& spec, uint64_t seed);
 
 struct FusedMoeOptions {

@@ -2,9 +2,11 @@
 #pragma once
 
 #include "moetune/autotuner.h"
+#include "moetune/checkpoint.h"
 #include "moetune/fused_moe.h"
 #include "moetune/measuring.h"
 #include "moetune/moe_spec.h"
+#include "moetune/moe_weights.h"
 #include "moetune/plan.h"
 #include "moetune/profile.h"
 #include "moetune/result.h"

@@ -223,6 +223,7 @@ class BenchCommand final : public Command {
   }
   void declare(Flags& flags) override {
     layer_.declare(flags);
+    layer_.declare_layer(flags);
     device_.declare(flags);
     traffic_.declare(flags, "Numbers of tokens to measure at; default 1..1024");
     flags.value("--random-tokens", "N", &random_,
@@ -258,13 +259,11 @@ class BenchCommand final : public Command {
 
 Status BenchCommand::report(Output& output, Job& job, const BenchRecord& record,
                             const std::string& config, bool interrupted) {
-  Json problem = cli::describe(job.session->problem());
-  problem["model"] = job.model.name;
   Json object = {{"moetune", version()},
                  {"date", utc_now()},
                  {"note", note_},
                  {"device", cli::describe(job.device())},
-                 {"problem", problem},
+                 {"problem", describe_problem(job)},
                  {"config", config},
                  {"isolation", isolation_name(job)},
                  {"interrupted", interrupted}};

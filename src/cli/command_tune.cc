@@ -132,15 +132,13 @@ struct Outcome {
 
 Json describe(const Outcome& outcome, const Job& job) {
   const TuneReport& report = outcome.report;
-  Json problem = cli::describe(report.plan.problem);
-  problem["model"] = job.model.name;
   Json buckets = Json::array();
   for (const Row& row : outcome.rows) buckets.push_back(describe(row));
   Json ceilings = cli::describe(outcome.ceilings);
   if (outcome.ceilings_unix_ms > 0) ceilings["unix_ms"] = outcome.ceilings_unix_ms;
   return {{"moetune", version()},
           {"device", cli::describe(job.device())},
-          {"problem", std::move(problem)},
+          {"problem", describe_problem(job)},
           {"layout", report.plan.layout},
           {"seconds", report.seconds},
           {"measurements", report.measurements},
@@ -237,6 +235,7 @@ class TuneCommand final : public Command {
   }
   void declare(Flags& flags) override {
     layer_.declare(flags);
+    layer_.declare_layer(flags);
     device_.declare(flags);
     traffic_.declare(flags, "Numbers of tokens to measure at: 1,64,4096 or 1..1024 (default)");
     flags.value("--budget", "TIME", &budget_, "Time to measure, as in 60s (default), 500ms or 5m");

@@ -152,6 +152,7 @@ class VerifyCommand final : public Command {
   }
   void declare(Flags& flags) override {
     layer_.declare(flags);
+    layer_.declare_layer(flags);
     device_.declare(flags);
     traffic_.declare(
         flags, "Numbers of tokens to check at; default 1,2,3,7,16,33,64,127,128,129,257,1000");
@@ -226,7 +227,7 @@ void VerifyCommand::print(Output& output, const Job& job, const Verification& ve
   Json failures = Json::array();
   for (const Failure& failure : verification.failures()) failures.push_back(describe(failure));
   output.object({{"device", cli::describe(job.device())},
-                 {"problem", cli::describe(job.session->problem())},
+                 {"problem", describe_problem(job)},
                  {"checked", verification.checked()},
                  {"failed", verification.failures().size()},
                  {"interrupted", verification.interrupted()},

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <limits>
 
 #include "base/status_macros.h"
@@ -14,6 +15,7 @@ namespace {
 
 constexpr int64_t kMostRanks = 1 << 16;
 constexpr int64_t kMostThreads = 4096;
+constexpr int64_t kMostLayers = 1000;
 
 Result<std::optional<WeightFormat>> parse_weights(const std::string& text) {
   if (text.empty()) return std::optional<WeightFormat>{};
@@ -51,6 +53,12 @@ void LayerFlags::declare(Flags& flags) {
   flags.value("--rank", "N", &rank, "Whose share, where ranks differ; default 0");
 }
 
+void LayerFlags::declare_layer(Flags& flags) {
+  flags.value("--layer", "N", &layer,
+              "Use the weights of this layer of the model's folder, counted from 0, instead of "
+              "random ones");
+}
+
 Result<LayerFlags::Layer> LayerFlags::read() const {
   LayerChoices choices{.shared_experts = shared_experts};
   MOETUNE_ASSIGN_OR_RETURN(choices.weights, parse_weights(weights));
@@ -65,12 +73,24 @@ Result<LayerFlags::Layer> LayerFlags::read() const {
   MOETUNE_ASSIGN_OR_RETURN(const int64_t tp_ranks, parse_whole("--tp", tp, 1, kMostRanks));
   MOETUNE_ASSIGN_OR_RETURN(const int64_t ep_ranks, parse_whole("--ep", ep, 1, kMostRanks));
   MOETUNE_ASSIGN_OR_RETURN(const int64_t own_rank, parse_whole("--rank", rank, 0, kMostRanks));
-  Layer layer;
-  MOETUNE_ASSIGN_OR_RETURN(layer.model, load_model(model));
+  Layer read;
+  MOETUNE_ASSIGN_OR_RETURN(read.model, load_model(model));
   const ParallelLayout layout{static_cast<int>(tp_ranks), static_cast<int>(ep_ranks),
                               static_cast<int>(own_rank)};
-  MOETUNE_ASSIGN_OR_RETURN(layer.spec, layer_spec(layer.model, choices, layout));
-  return layer;
+  MOETUNE_ASSIGN_OR_RETURN(read.spec, layer_spec(read.model, choices, layout));
+  if (layer.empty()) return read;
+  MOETUNE_ASSIGN_OR_RETURN(const int64_t number, parse_whole("--layer", layer, 0, kMostLayers));
+  if (find_preset(model) != nullptr) {
+    return Error{ErrorCode::kInvalidArgument,
+                 fmt::format("--layer {}: {} is a preset, which has no weights", number, model),
+                 fmt::format("name a model's folder (./{} where it is called like that), or leave "
+                             "--layer out",
+                             model)};
+  }
+  std::error_code error;
+  read.weights = RealWeights{std::filesystem::absolute(read.model.origin, error).string(), number,
+                             layout.rank};
+  return read;
 }
 
 void DeviceFlags::declare(Flags& flags) {

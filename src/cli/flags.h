@@ -7,13 +7,15 @@
 #include <vector>
 
 #include "cli/command.h"
+#include "engine/real_weights.h"
 #include "model/model_spec.h"
 #include "moetune/moe_spec.h"
 #include "moetune/result.h"
 
 namespace moetune::cli {
 
-/// MODEL, --weights, --activations, --shared-experts, --tp, --ep, --rank: which layer.
+/// MODEL, --weights, --activations, --shared-experts, --tp, --ep, --rank, and --layer where commands
+/// run something: which layer.
 struct LayerFlags {
   std::string model;
   std::string weights;
@@ -22,11 +24,14 @@ struct LayerFlags {
   std::string tp = "1";
   std::string ep = "1";
   std::string rank = "0";
+  std::string layer;
 
   void declare(Flags& flags);
+  void declare_layer(Flags& flags);  ///< --layer
   struct Layer {
     ModelSpec model;
     FusedMoeSpec spec;
+    std::optional<RealWeights> weights;  ///< With --layer.
   };
   Result<Layer> read() const;
 };

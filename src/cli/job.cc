@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/status_macros.h"
+#include "cli/describe.h"
 #include "cli/values.h"
 #include "engine/limited_backend.h"
 
@@ -78,8 +79,8 @@ Status place_candidates(Job& job, const DeviceFlags::Values& device, uint64_t se
   const FusedMoeSpec spec = job.session->spec();
   MOETUNE_ASSIGN_OR_RETURN(job.isolation, isolate(*job.backend, spec, device, where, output));
   if (!job.isolation) return {};
-  MOETUNE_ASSIGN_OR_RETURN(job.session,
-                           MoeSession::create(*job.backend, spec, seed, job.isolation));
+  MOETUNE_ASSIGN_OR_RETURN(
+      job.session, MoeSession::create(*job.backend, spec, seed, job.isolation, job.weights));
   return {};
 }
 
@@ -87,6 +88,13 @@ bool all_proven(Job& job, const std::vector<int64_t>& tokens) {
   const PlanHandle plan = job.tuner->handle(job.session->problem());
   return std::all_of(tokens.begin(), tokens.end(),
                      [&](int64_t count) { return is_proven(plan.find(count)); });
+}
+
+Json describe_problem(const Job& job) {
+  Json problem = describe(job.session->problem());
+  problem["model"] = job.model.name;
+  if (job.weights) problem["layer"] = job.weights->layer;
+  return problem;
 }
 
 const char* isolation_name(const Job& job) { return job.isolation ? "worker" : "in-process"; }
@@ -98,6 +106,10 @@ Result<Job> open_job(const LayerFlags::Layer& layer, const DeviceFlags::Values& 
     output.note(fmt::format("{}: {}", layer.model.name, note));
   Job job;
   job.model = layer.model;
+  job.weights = layer.weights;
+  if (job.weights)
+    output.note(
+        fmt::format("with the weights of layer {} of {}", job.weights->layer, layer.model.name));
   MOETUNE_ASSIGN_OR_RETURN(
       job.backend, open_backend(device.device, {.threads = device.threads, .pin_caller = true}));
   if (purpose == Purpose::kMeasure) {
@@ -108,7 +120,7 @@ Result<Job> open_job(const LayerFlags::Layer& layer, const DeviceFlags::Values& 
         limit_memory(std::move(job.backend), *device.memory_bytes, weight_bytes(layer.spec));
   MOETUNE_ASSIGN_OR_RETURN(job.isolation, isolate(*job.backend, layer.spec, device, where, output));
   Result<std::unique_ptr<MoeSession>> session =
-      MoeSession::create(*job.backend, layer.spec, seed, job.isolation);
+      MoeSession::create(*job.backend, layer.spec, seed, job.isolation, layer.weights);
   if (!session.ok()) return with_other_formats(layer, std::move(session).error());
   job.session = std::move(session).value();
   job.tuner = std::make_unique<AutoTuner>(job.backend->device().properties(), tuner);

@@ -2,9 +2,11 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "base/json.h"
 #include "cli/flags.h"
 #include "cli/output.h"
 #include "engine/backend.h"
@@ -16,6 +18,7 @@ namespace moetune::cli {
 
 struct Job {
   ModelSpec model;
+  std::optional<RealWeights> weights;  ///< In place of random ones.
   std::unique_ptr<Backend> backend;
   Isolation isolation;                  ///< Of the session's candidates.
   std::unique_ptr<MoeSession> session;  ///< Refers to `backend`.
@@ -58,6 +61,9 @@ Status place_candidates(Job& job, const DeviceFlags::Values& device, uint64_t se
 
 /// Whether everything that look-ups for these numbers of tokens give is proven.
 bool all_proven(Job& job, const std::vector<int64_t>& tokens);
+
+/// The problem with its model's name and, with real weights, their layer: for --json.
+Json describe_problem(const Job& job);
 
 /// "worker", "in-process".
 const char* isolation_name(const Job& job);

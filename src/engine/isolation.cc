@@ -39,7 +39,8 @@ Result<Isolation> start_isolation(Backend& backend, const DeviceRequest& request
 Result<std::unique_ptr<Executor>> make_executor(const Isolation& isolation, Backend& backend,
                                                 Workbench& bench,
                                                 std::vector<TunableRunner*> runners, bool is_exact,
-                                                uint64_t seed) {
+                                                uint64_t seed,
+                                                const std::optional<RealWeights>& weights) {
   if (!isolation) return make_in_process_executor(backend.device(), bench, std::move(runners));
   WorkerPlace place{.problem = bench.problem(),
                     .options = isolation.device,
@@ -47,6 +48,11 @@ Result<std::unique_ptr<Executor>> make_executor(const Isolation& isolation, Back
                     .bench = &bench};
   place.options["data"] = is_exact ? "exact" : "realistic";
   place.options["seed"] = fmt::format("{}", seed);
+  if (weights) {
+    place.options["model"] = weights->model;
+    place.options["layer"] = fmt::format("{}", weights->layer);
+    place.options["rank"] = fmt::format("{}", weights->rank);
+  }
   return make_worker_executor(isolation.host, std::move(place));
 }
 

@@ -3,9 +3,11 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "engine/backend.h"
+#include "engine/real_weights.h"
 #include "moetune/autotuner.h"
 #include "moetune/measuring.h"
 #include "moetune/result.h"
@@ -41,11 +43,13 @@ Result<Isolation> start_isolation(Backend& backend, const DeviceRequest& request
                                   WorkerOptions options = {});
 
 /// An executor for that bench's problem: in the helper, or in this process with `runners`.
-/// Everything referenced must outlive it. `kind` and `seed` are those of the bench.
+/// Everything referenced must outlive it. `is_exact`, `seed` and `weights` are those of the bench:
+/// a helper opens the same checkpoint by itself.
 Result<std::unique_ptr<Executor>> make_executor(const Isolation& isolation, Backend& backend,
                                                 Workbench& bench,
                                                 std::vector<TunableRunner*> runners, bool is_exact,
-                                                uint64_t seed);
+                                                uint64_t seed,
+                                                const std::optional<RealWeights>& weights = {});
 
 /// What moetune-worker serves: fused_moe, on every device that open_backend() opens.
 worker::Registry make_worker_registry();

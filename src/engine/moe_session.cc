@@ -27,6 +27,8 @@ FusedMoeSpec exact_probe(const FusedMoeSpec& spec) {
   probe.global_experts = probe.experts;
   probe.top_k = static_cast<int>(std::min<int64_t>(spec.top_k, probe.experts));
   probe.ep = 1;
+  // Given routing has no router, and groups of all experts need not fit these few.
+  probe.router = RouterSpec{};
   return probe;
 }
 
@@ -40,7 +42,8 @@ MoeWorkbenchOptions bench_options(Backend& backend, uint64_t seed) {
 }
 
 Result<std::unique_ptr<MoeSession>> MoeSession::create(Backend& backend, const FusedMoeSpec& spec,
-                                                       uint64_t seed, const Isolation& isolation) {
+                                                       uint64_t seed, const Isolation& isolation,
+                                                       const std::optional<RealWeights>& weights) {
   MOETUNE_RETURN_IF_ERROR(validate(spec));
   std::unique_ptr<MoeSession> session(new MoeSession(backend, spec));
   const FusedMoeSpec probe = exact_probe(spec);
@@ -49,12 +52,16 @@ Result<std::unique_ptr<MoeSession>> MoeSession::create(Backend& backend, const F
   session->runner_pointers_ = pointers_to(session->runners_);
 
   MoeWorkbenchOptions options = bench_options(backend, seed);
-  MOETUNE_ASSIGN_OR_RETURN(session->bench_, make_moe_workbench(spec, options));
+  std::unique_ptr<WeightSource> own;
+  if (weights) {
+    MOETUNE_ASSIGN_OR_RETURN(own, open_weights(*weights, spec));
+  }
+  MOETUNE_ASSIGN_OR_RETURN(session->bench_, make_moe_workbench(spec, options, std::move(own)));
   options.kind = DataKind::kExact;
   MOETUNE_ASSIGN_OR_RETURN(session->exact_bench_, make_moe_workbench(probe, options));
-  MOETUNE_ASSIGN_OR_RETURN(session->executor_,
-                           make_executor(isolation, backend, *session->bench_,
-                                         session->runner_pointers_, /*is_exact=*/false, seed));
+  MOETUNE_ASSIGN_OR_RETURN(session->executor_, make_executor(isolation, backend, *session->bench_,
+                                                             session->runner_pointers_,
+                                                             /*is_exact=*/false, seed, weights));
   MOETUNE_ASSIGN_OR_RETURN(
       session->exact_executor_,
       make_executor(isolation, backend, *session->exact_bench_,

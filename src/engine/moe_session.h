@@ -3,11 +3,13 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
 #include "engine/backend.h"
 #include "engine/isolation.h"
+#include "engine/real_weights.h"
 #include "moetune/autotuner.h"
 #include "moetune/measuring.h"
 #include "moetune/moe_spec.h"
@@ -20,9 +22,11 @@ namespace moetune {
 class MoeSession {
  public:
   /// kUnsupported where the backend has no runner for the specification. With `isolation` the
-  /// executors run candidates in its helper, and its errors are added.
+  /// executors run candidates in its helper, and its errors are added. With `weights` the layer's
+  /// own take the place of random ones, and open_weights()' errors are added.
   static Result<std::unique_ptr<MoeSession>> create(Backend& backend, const FusedMoeSpec& spec,
-                                                    uint64_t seed, const Isolation& isolation = {});
+                                                    uint64_t seed, const Isolation& isolation = {},
+                                                    const std::optional<RealWeights>& weights = {});
 
   const FusedMoeSpec& spec() const { return spec_; }
   Backend& backend() { return backend_; }
@@ -30,7 +34,7 @@ class MoeSession {
   std::span<TunableRunner* const> runners() const { return runner_pointers_; }
   TunableRunner& default_runner() const { return *runner_pointers_.front(); }
 
-  /// Realistic data: what is timed, and checked closely.
+  /// Realistic data (or the layer's own weights): what is timed, and checked closely.
   Workbench& bench() { return *bench_; }
   Executor& executor() { return *executor_; }
   /// Integer data through a few experts of the same sizes: checked bit by bit.

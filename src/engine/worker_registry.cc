@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 #include <sched.h>
 
+#include <algorithm>
 #include <charconv>
+#include <climits>
 #include <map>
 #include <memory>
 #include <optional>
@@ -16,6 +18,7 @@
 #include "engine/isolation.h"
 #include "engine/limited_backend.h"
 #include "engine/moe_session.h"
+#include "engine/real_weights.h"
 #include "ops/moe/moe_workbench.h"
 #include "ops/moe/weights.h"
 
@@ -94,6 +97,16 @@ class MoePlace final : public worker::Place {
   std::vector<std::unique_ptr<TunableRunner>> runners_;
 };
 
+// The checkpoint that a layer's weights come from, where the parent names one.
+Result<std::optional<RealWeights>> real_weights(const PlaceOptions& options) {
+  const std::string model = word(options, "model", "");
+  if (model.empty()) return std::optional<RealWeights>();
+  MOETUNE_ASSIGN_OR_RETURN(const uint64_t layer, number(options, "layer", 0));
+  MOETUNE_ASSIGN_OR_RETURN(const uint64_t rank, number(options, "rank", 0));
+  return std::optional<RealWeights>(
+      {model, static_cast<int64_t>(layer), static_cast<int>(std::min<uint64_t>(rank, INT_MAX))});
+}
+
 // Backends by what they were asked for: all problems of a device share one.
 using OpenDevices = std::map<PlaceOptions, std::shared_ptr<Backend>>;
 
@@ -103,15 +116,19 @@ Result<std::unique_ptr<worker::Place>> make_moe_place(OpenDevices& devices, cons
   MOETUNE_RETURN_IF_ERROR(validate(spec));
   MOETUNE_ASSIGN_OR_RETURN(const uint64_t seed, number(options, "seed", 0));
   const bool is_exact = word(options, "data", "realistic") == "exact";
-  options.erase("seed");
-  options.erase("data");
+  MOETUNE_ASSIGN_OR_RETURN(const std::optional<RealWeights> weights, real_weights(options));
+  for (const char* option : {"seed", "data", "model", "layer", "rank"}) options.erase(option);
   std::shared_ptr<Backend>& backend = devices[options];
   if (!backend) {
     MOETUNE_ASSIGN_OR_RETURN(backend, open_device(options));
   }
   MoeWorkbenchOptions how = bench_options(*backend, seed);
   how.kind = is_exact ? DataKind::kExact : DataKind::kRealistic;
-  MOETUNE_ASSIGN_OR_RETURN(auto bench, make_moe_workbench(spec, how));
+  std::unique_ptr<WeightSource> own;
+  if (weights && !is_exact) {
+    MOETUNE_ASSIGN_OR_RETURN(own, open_weights(*weights, spec));
+  }
+  MOETUNE_ASSIGN_OR_RETURN(auto bench, make_moe_workbench(spec, how, std::move(own)));
   MOETUNE_ASSIGN_OR_RETURN(auto runners, backend->make_runners(spec));
   return std::unique_ptr<worker::Place>(
       std::make_unique<MoePlace>(backend, std::move(bench), std::move(runners)));

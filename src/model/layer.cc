@@ -21,14 +21,6 @@ int64_t block_of(WeightFormat format) {
   return 8;
 }
 
-/// What part `index` of `parts` gets of `total`, in whole blocks as even as can be, the first ones
-/// larger. What does not fill a block goes with the last.
-int64_t share(int64_t total, int64_t block, int64_t parts, int64_t index) {
-  const int64_t blocks = (total + block - 1) / block;
-  const auto start = [&](int64_t i) { return i * (blocks / parts) + std::min(i, blocks % parts); };
-  return std::min(total, start(index + 1) * block) - std::min(total, start(index) * block);
-}
-
 Status check_layout(const ModelSpec& model, WeightFormat weights, const ParallelLayout& layout) {
   if (layout.tp < 1 || layout.ep < 1) {
     return Error{ErrorCode::kInvalidArgument,
@@ -93,6 +85,27 @@ Result<int> fused_shared_experts(const ModelSpec& model, const ParallelLayout& l
 
 }  // namespace
 
+int64_t first_of_share(int64_t total, int64_t block, int64_t parts, int64_t index) {
+  const int64_t blocks = (total + block - 1) / block;
+  return std::min(total, (index * (blocks / parts) + std::min(index, blocks % parts)) * block);
+}
+
+Result<RankShare> rank_share(const ModelSpec& model, WeightFormat weights,
+                             const ParallelLayout& layout) {
+  MOETUNE_RETURN_IF_ERROR(check_layout(model, weights, layout));
+  const int64_t tp_rank = layout.rank % layout.tp;
+  const int64_t ep_rank = layout.rank / layout.tp;
+  const int64_t block = block_of(weights);
+  const auto row = [&](int64_t i) {
+    return first_of_share(model.intermediate, block, layout.tp, i);
+  };
+  const auto expert = [&](int64_t i) { return first_of_share(model.experts, 1, layout.ep, i); };
+  return RankShare{.first_row = row(tp_rank),
+                   .rows = row(tp_rank + 1) - row(tp_rank),
+                   .first_expert = expert(ep_rank),
+                   .experts = expert(ep_rank + 1) - expert(ep_rank)};
+}
+
 Result<FusedMoeSpec> layer_spec(const ModelSpec& model, std::optional<WeightFormat> weights,
                                 const ParallelLayout& layout) {
   return layer_spec(model, LayerChoices{.weights = weights}, layout);
@@ -108,12 +121,11 @@ Result<FusedMoeSpec> layer_spec(const ModelSpec& model, const LayerChoices& choi
                     model.name, model.weights_text),
         "--weights bf16 (or nvfp4, ...) tunes the same sizes in another format"};
   }
-  MOETUNE_RETURN_IF_ERROR(check_layout(model, *weights, layout));
+  MOETUNE_ASSIGN_OR_RETURN(const RankShare share, rank_share(model, *weights, layout));
   FusedMoeSpec spec;
   spec.hidden = model.hidden;
-  spec.intermediate =
-      share(model.intermediate, block_of(*weights), layout.tp, layout.rank % layout.tp);
-  spec.experts = share(model.experts, 1, layout.ep, layout.rank / layout.tp);
+  spec.intermediate = share.rows;
+  spec.experts = share.experts;
   spec.global_experts = model.experts;
   spec.top_k = model.top_k;
   spec.weights = *weights;

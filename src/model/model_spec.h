@@ -79,6 +79,23 @@ Result<ModelSpec> parse_model(std::string_view config, std::string_view quantisa
 std::vector<std::string> preset_names();
 const ModelSpec* find_preset(std::string_view name);
 
+/// Where part `index` of `parts` of `total` begins, in whole blocks as even as can be, the first
+/// ones larger. What does not fill a block goes with the last; `index` may be `parts`.
+int64_t first_of_share(int64_t total, int64_t block, int64_t parts, int64_t index);
+
+/// What a rank holds of a layer: the intermediate rows of gate and up (the columns of down) from
+/// `first_row` on, of the experts from `first_expert` on.
+struct RankShare {
+  int64_t first_row = 0;
+  int64_t rows = 0;
+  int64_t first_expert = 0;
+  int64_t experts = 0;
+};
+
+/// kInvalidArgument for a layout that leaves a rank without work.
+Result<RankShare> rank_share(const ModelSpec& model, WeightFormat weights,
+                             const ParallelLayout& layout);
+
 /// One rank's share of one MoE layer.
 /// TP gives each rank a run of whole format blocks (16 values for nvfp4, 32 for mxfp4, 128 for
 /// fp8-block, 8 for the others: what kernels load at once), so ranks may differ by one block; EP

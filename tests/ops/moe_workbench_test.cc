@@ -201,6 +201,31 @@ TEST(MoeWorkbench, ASubsetExceedsThreeTimesTheCacheOrIsTheWhole) {
       << "a router with groups cannot keep to a few experts";
 }
 
+TEST(MoeWorkbench, GivenWeightsTakeThePlaceOfRandomOnesButNotOfExactOnes) {
+  const FusedMoeSpec spec = small_spec();
+  const auto first_value = [&](DataKind kind, std::unique_ptr<WeightSource> weights) {
+    const auto bench =
+        std::move(make_moe_workbench(spec, {.kind = kind, .seed = 7}, std::move(weights))).value();
+    const Tensors chunk = bench->weights(Scale::kFull).chunk(3).value();
+    return find(chunk, "w13")->as<uint16_t>()[5];
+  };
+  const auto given = [&](uint64_t seed) {
+    return std::move(make_random_weights(spec, DataKind::kRealistic, seed)).value();
+  };
+  const auto own = given(99);
+  const Tensors chunk = own->chunk(3).value();
+  const uint16_t wanted = find(chunk, "w13")->as<uint16_t>()[5];
+  EXPECT_EQ(first_value(DataKind::kRealistic, given(99)), wanted);
+  EXPECT_NE(first_value(DataKind::kRealistic, nullptr), wanted);
+  EXPECT_EQ(first_value(DataKind::kExact, given(99)), first_value(DataKind::kExact, nullptr));
+
+  FusedMoeSpec fewer = spec;
+  fewer.experts = fewer.global_experts = 5;
+  EXPECT_FALSE(make_moe_workbench(
+                   spec, {}, std::move(make_random_weights(fewer, DataKind::kRealistic, 1)).value())
+                   .ok());
+}
+
 TEST(MoeWorkbench, WorkCountsTouchedExpertsAndTheirRows) {
   FusedMoeSpec spec = small_spec();
   const std::vector<int64_t> rows = {3, 0, 1};

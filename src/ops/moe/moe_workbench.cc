@@ -266,12 +266,18 @@ Work moe_work(const FusedMoeSpec& spec, std::span<const int64_t> rows_per_expert
 }
 
 Result<std::unique_ptr<Workbench>> make_moe_workbench(const FusedMoeSpec& spec,
-                                                      const MoeWorkbenchOptions& options) {
+                                                      const MoeWorkbenchOptions& options,
+                                                      std::unique_ptr<WeightSource> weights) {
   FusedMoeSpec judged = options.kind == DataKind::kExact ? exact_variant(spec) : spec;
   // A problem whose routing is given has no router (moe_problem() leaves it out), and everybody who
   // knows the problem must make the same inputs of it.
   if (judged.given_routing) judged.router = RouterSpec{};
-  MOETUNE_ASSIGN_OR_RETURN(auto weights, make_random_weights(judged, options.kind, options.seed));
+  if (weights == nullptr || options.kind == DataKind::kExact) {
+    MOETUNE_ASSIGN_OR_RETURN(weights, make_random_weights(judged, options.kind, options.seed));
+  } else if (weights->chunks() != spec.held_experts()) {
+    return Error{ErrorCode::kInvalidArgument, fmt::format("weights of {} experts for a layer of {}",
+                                                          weights->chunks(), spec.held_experts())};
+  }
   return std::unique_ptr<Workbench>(
       std::make_unique<MoeWorkbench>(judged, options, std::move(weights)));
 }

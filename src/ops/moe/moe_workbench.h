@@ -35,10 +35,12 @@ struct MoeWorkbenchOptions {
   int threads = 1;  ///< For inputs, references and comparisons.
 };
 
-/// Thread-compatible. kInvalidArgument or kUnsupported where weights of the specification cannot be
-/// made.
-Result<std::unique_ptr<Workbench>> make_moe_workbench(const FusedMoeSpec& spec,
-                                                      const MoeWorkbenchOptions& options);
+/// Thread-compatible. With `weights`, a source of all of the specification's experts, those take
+/// the place of random ones; exact data is always made up. kInvalidArgument or kUnsupported where
+/// weights of the specification cannot be made, or `weights` are not all of its experts.
+Result<std::unique_ptr<Workbench>> make_moe_workbench(
+    const FusedMoeSpec& spec, const MoeWorkbenchOptions& options,
+    std::unique_ptr<WeightSource> weights = nullptr);
 
 /// Experts that Scale::kSubset holds: spec.held_experts() where a subset would save nothing or the
 /// router could not keep to it (expert groups, several ranks).
