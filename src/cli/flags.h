@@ -14,8 +14,8 @@
 
 namespace moetune::cli {
 
-/// MODEL, --weights, --activations, --shared-experts, --tp, --ep, --rank, and --layer where commands
-/// run something: which layer.
+/// MODEL, --weights, --activations, --shared-experts, --tp, --ep, --rank, and --layer where
+/// commands run something: which layer.
 struct LayerFlags {
   std::string model;
   std::string weights;
