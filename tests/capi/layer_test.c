@@ -1,4 +1,5 @@
 /* Layers made and run by a C program, against the reference. */
+#include <math.h>
 #include <stdlib.h>
 
 #include "check.h"
@@ -64,6 +65,39 @@ static void test_given_routing(void) {
     route(inputs.logits + token * kExperts, ids + token * kTopK, weights + token * kTopK);
   OK(moetune_layer_run_routed(layer, kMostTokens, inputs.hidden, ids, weights, output, NULL));
   check_output(&small, kMostTokens, &inputs, output);
+  moetune_layer_free(layer);
+  free_small_layer(&small);
+}
+
+/* A selection bias decides who is chosen, and none of the weights. */
+static void test_router_bias(void) {
+  static const float bias[kExperts] = {0, 100, 200, 0};
+  small_layer small;
+  small_inputs inputs;
+  uint16_t output[kMostTokens * kHidden];
+  double expected[kMostTokens * kHidden];
+  int32_t ids[kMostTokens * kTopK];
+  float weights[kMostTokens * kTopK];
+  moetune_layer_options options = cpu_options();
+  moetune_layer* layer = NULL;
+  int token;
+  make_small_layer(&small, MOETUNE_BF16);
+  make_inputs(&inputs);
+  small.spec.selection_bias = 1;
+  FAILS(moetune_layer_create(&small.spec, &small.weights, &options, &layer),
+        MOETUNE_INVALID_ARGUMENT, "router_bias has 0 values");
+  options.router_bias = bias;
+  OK(moetune_layer_create(&small.spec, &small.weights, &options, &layer));
+  OK(moetune_layer_run(layer, kMostTokens, inputs.hidden, inputs.logits, output, NULL));
+  for (token = 0; token < kMostTokens; ++token) {
+    const float* logits = inputs.logits + token * kExperts;
+    ids[2 * token] = 2;
+    ids[2 * token + 1] = 1;
+    weights[2 * token] = (float)(1 / (1 + exp(logits[1] - logits[2])));
+    weights[2 * token + 1] = 1 - weights[2 * token];
+  }
+  reference_routed(&small, kMostTokens, &inputs, ids, weights, expected);
+  CHECK(relative_error(output, expected, kMostTokens * kHidden) < 5e-3);
   moetune_layer_free(layer);
   free_small_layer(&small);
 }
@@ -138,6 +172,7 @@ int main(void) {
   test_runs(MOETUNE_BF16);
   test_runs(MOETUNE_MXFP4);
   test_given_routing();
+  test_router_bias();
   test_shared_workspace();
   test_provenance();
   return failures > 0;

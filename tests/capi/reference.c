@@ -150,19 +150,26 @@ static void add_expert(const small_layer* layer, int expert, double share, const
   }
 }
 
-void reference(const small_layer* layer, int64_t tokens, const small_inputs* inputs,
-               double* output) {
+void reference_routed(const small_layer* layer, int64_t tokens, const small_inputs* inputs,
+                      const int32_t* ids, const float* weights, double* output) {
   int64_t token;
   int slot;
   for (token = 0; token < tokens; ++token) {
-    int32_t ids[kTopK];
-    float weights[kTopK];
-    route(inputs->logits + token * kExperts, ids, weights);
     memset(output + token * kHidden, 0, kHidden * sizeof *output);
     for (slot = 0; slot < kTopK; ++slot)
-      add_expert(layer, ids[slot], weights[slot], inputs->hidden + token * kHidden,
-                 output + token * kHidden);
+      add_expert(layer, ids[token * kTopK + slot], weights[token * kTopK + slot],
+                 inputs->hidden + token * kHidden, output + token * kHidden);
   }
+}
+
+void reference(const small_layer* layer, int64_t tokens, const small_inputs* inputs,
+               double* output) {
+  int32_t ids[kMostTokens * kTopK];
+  float weights[kMostTokens * kTopK];
+  int64_t token;
+  for (token = 0; token < tokens; ++token)
+    route(inputs->logits + token * kExperts, ids + token * kTopK, weights + token * kTopK);
+  reference_routed(layer, tokens, inputs, ids, weights, output);
 }
 
 double relative_error(const uint16_t* output, const double* expected, int64_t count) {

@@ -31,6 +31,9 @@ void make_inputs(small_inputs* inputs);
 void route(const float* logits, int32_t* ids, float* weights);
 void reference(const small_layer* layer, int64_t tokens, const small_inputs* inputs,
                double* output);
+/* The same with ids and weights [tokens, kTopK] given. */
+void reference_routed(const small_layer* layer, int64_t tokens, const small_inputs* inputs,
+                      const int32_t* ids, const float* weights, double* output);
 /* How far a bf16 output is off, relative to the root mean square of what it should be. */
 double relative_error(const uint16_t* output, const double* expected, int64_t count);
 float from_bf16(uint16_t bits);
