@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "moetune/moetune.h"
+#include "moetune/cpp.h"
 
 namespace {
 

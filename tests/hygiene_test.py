@@ -10,7 +10,7 @@ import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 SKIPPED_FOLDERS = {".git", ".cache", "build"}
-CODE = {".h", ".cc", ".cuh", ".cu", ".inc", ".py", ".sh", ".cmake"}
+CODE = {".h", ".c", ".cc", ".cuh", ".cu", ".inc", ".py", ".sh", ".cmake"}
 MAX_LINES = 500
 
 # Written so that this file does not contain what it looks for.

@@ -26,6 +26,7 @@ MAY_INCLUDE = {
     "model": {"base", "tuner", "ops"},
     "checkpoint": {"base", "tuner", "ops", "model"},
     "engine": PARTS,
+    "capi": PARTS | {"engine"},
     "cli": PARTS | {"engine"},
 }
 
@@ -46,8 +47,14 @@ PUBLIC_HEADER_HOME = {
     "moe_weights.h": "ops",
     "checkpoint.h": "checkpoint",
     "fused_moe.h": "engine",
-    "moetune.h": "engine",
+    "cpp.h": "engine",
+    "moetune.h": "capi",
+    "dl_tensor.h": "capi",
 }
+
+# Public headers that a C compiler reads: these of the standard library, and each other.
+C_HEADERS = {"moetune.h", "dl_tensor.h"}
+STANDARD_C_HEADERS = {"stddef.h", "stdint.h"}
 
 # Third-party headers, by how their include begins, and the folders that may use them. Others may be used nowhere.
 THIRD_PARTY = {
@@ -138,7 +145,10 @@ def check_public_header(root, path):
         return check_public_include(where, "base", f"moetune/{header}")
     problems = []
     for _, target in includes(path):
-        if target.startswith("moetune/"):
+        if header in C_HEADERS:
+            if target.removeprefix("moetune/") not in C_HEADERS | STANDARD_C_HEADERS:
+                problems.append(f"{where}: a header for C includes C headers only, not {target}")
+        elif target.startswith("moetune/"):
             problems += check_public_include(where, home, target)
         elif target not in STANDARD_HEADERS:
             problems.append(f"{where}: a public header includes the standard library and moetune/ only, not {target}")
@@ -174,7 +184,7 @@ def check_tree(root):
                 problems += check_cmake(root, path, folder.name)
     for path in sorted((root / "include/moetune").rglob("*.h")):
         problems += check_public_header(root, path)
-    for path in sorted((root / "examples").rglob("*.cc")):
+    for path in sorted(path for path in (root / "examples").rglob("*") if path.suffix in {".c", ".cc"}):
         problems += check_example(root, path)
     return problems
 
@@ -238,6 +248,10 @@ class MadeUpTree(unittest.TestCase):
     def test_a_public_header_that_needs_more_than_the_standard_library_is_caught(self):
         self.assert_caught("include/moetune/result.h", "#include <nlohmann/json.hpp>\n", "standard library")
         self.assert_caught("include/moetune/result.h", '#include "base/json.h"\n', "standard library")
+
+    def test_a_header_for_c_that_needs_more_than_c_is_caught(self):
+        self.assert_caught("include/moetune/moetune.h", "#include <vector>\n", "C headers only")
+        self.assert_caught("include/moetune/moetune.h", '#include "moetune/result.h"\n', "C headers only")
 
     def test_a_third_party_header_outside_its_folder_is_caught(self):
         self.assert_caught("src/tuner/race.cc", "#include <sqlite3.h>\n", "only journal may")

@@ -29,3 +29,22 @@ run(${CMAKE_COMMAND} -S ${PROJECT_DIR} -B ${WORK_DIR}/build -G ${GENERATOR} -D C
     -D CMAKE_PREFIX_PATH=${prefix})
 run(${CMAKE_COMMAND} --build ${WORK_DIR}/build)
 run(${WORK_DIR}/build/outside)
+run(${WORK_DIR}/build/outside_c)
+
+# The same program without CMake.
+find_program(pkg_config NAMES pkg-config pkgconf)
+find_program(c_compiler NAMES cc gcc clang)
+if(pkg_config AND c_compiler)
+  file(GLOB_RECURSE pc_file ${prefix}/*/moetune.pc)
+  get_filename_component(pc_folder ${pc_file} DIRECTORY)
+  set(ENV{PKG_CONFIG_PATH} ${pc_folder})
+  execute_process(COMMAND ${pkg_config} --cflags --libs moetune OUTPUT_VARIABLE flags RESULT_VARIABLE result
+                  OUTPUT_STRIP_TRAILING_WHITESPACE)
+  if(NOT result EQUAL 0)
+    message(FATAL_ERROR "pkg-config does not find moetune in ${pc_folder}")
+  endif()
+  separate_arguments(flags UNIX_COMMAND "${flags}")
+  get_filename_component(library_folder ${pc_folder} DIRECTORY)
+  run(${c_compiler} ${PROJECT_DIR}/main.c ${flags} -Wl,-rpath,${library_folder} -o ${WORK_DIR}/outside_pc)
+  run(${WORK_DIR}/outside_pc)
+endif()

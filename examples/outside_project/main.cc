@@ -7,7 +7,7 @@
 #include <cstring>
 #include <vector>
 
-#include "moetune/moetune.h"
+#include "moetune/cpp.h"
 
 namespace {
 

@@ -2,6 +2,7 @@
 // says which runs when.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -55,9 +56,13 @@ struct FusedMoeOptions {
   /// Defaults only: no configuration is read and no tuning result is used. MOETUNE_DEFAULT=1 does
   /// the same to every layer of a process, and tuner().use_defaults() to a layer that is there.
   bool defaults_only = false;
+
+  /// The workspace is the caller's, so that several layers can share one: create() allocates none,
+  /// and set_workspace() comes before the first run().
+  bool caller_workspace = false;
 };
 
-/// Owns device, packed weights and workspace. One thread at a time.
+/// Owns device, packed weights and, unless the caller does, the workspace. One thread at a time.
 class FusedMoe {
  public:
   /// Packs `weights` in the plan's layout and compiles every tactic the plan can reach, the
@@ -76,6 +81,15 @@ class FusedMoe {
   /// [tokens, top_k] f32.
   Status run_routed(int64_t tokens, const void* hidden, const int32_t* ids, const float* weights,
                     void* output, void* stream = nullptr);
+
+  /// Bytes of device memory that run() works in, whoever owns them; fixed by create().
+  size_t workspace_bytes() const;
+  /// With FusedMoeOptions::caller_workspace: works in this memory from now on, which is on the
+  /// layer's device, 256-byte aligned, of at least workspace_bytes(), and stays until it is
+  /// replaced or the layer gone. Its content does not matter. Layers may share it as long as their
+  /// runs do not overlap: on a GPU, those of one stream do not. A captured graph keeps the memory
+  /// that it was captured with. kInvalidArgument where it does not fit, and nothing is changed.
+  Status set_workspace(void* memory, size_t bytes);
 
   /// What would run for so many tokens, and why.
   struct Selected {

@@ -38,9 +38,9 @@ struct ExpertPointers {
   const float* down_bias = nullptr;  ///< [H]; null: zeros, as on all TP ranks but one.
 };
 
-/// Where an expert's weights are, by its number on this rank. What it points to must stay as it is
-/// until the next call. Called from the thread that asks for a chunk, for an expert as often as it
-/// is asked for.
+/// Where an expert's weights are, by its number on this rank (shared experts after the others).
+/// What it points to must stay as it is until the next call. Called from the thread that asks for a
+/// chunk, for an expert as often as it is asked for.
 using ExpertPointersOf = std::function<Result<ExpertPointers>(int64_t expert)>;
 
 /// A source of the chunks that moe_spec.h describes. A tensor whose parts follow each other in

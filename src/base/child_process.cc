@@ -1,5 +1,6 @@
 #include "base/child_process.h"
 
+#include <dlfcn.h>
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <signal.h>
@@ -88,15 +89,40 @@ ChildProcess::End end_of(bool by_itself, std::optional<int> status) {
   return {by_itself, signal, fmt::format("died of signal {} ({})", signal, strsignal(signal))};
 }
 
+// The library that this code is in; empty where it is part of the program, or was opened by a path
+// that depends on the working folder of that moment.
+fs::path own_library() {
+  Dl_info own = {};
+  if (::dladdr(reinterpret_cast<const void*>(&own_library), &own) == 0 || !own.dli_fname) return {};
+  const fs::path path = own.dli_fname;
+  std::error_code error;
+  return path.is_absolute() ? fs::canonical(path, error) : fs::path();
+}
+
 }  // namespace
+
+std::vector<std::string> helper_places(const std::string& program, const std::string& module) {
+  std::vector<std::string> places;
+  if (!program.empty()) {
+    const fs::path folder = fs::path(program).parent_path();
+    places = {folder.string(), (folder.parent_path() / "libexec" / "moetune").string()};
+  }
+  if (module.empty() || module == program) return places;
+  // A library lies in lib, or a level deeper, in lib/x86_64-linux-gnu.
+  fs::path above = fs::path(module).parent_path();
+  for (int i = 0; i < 2; ++i) {
+    above = above.parent_path();
+    places.push_back((above / "libexec" / "moetune").string());
+  }
+  return places;
+}
 
 std::vector<std::string> find_helper_program(const std::string& name) {
   std::error_code error;
   const fs::path program = fs::read_symlink("/proc/self/exe", error);
-  if (error) return {};
-  const fs::path folder = program.parent_path();
-  for (const fs::path& place : {folder, folder.parent_path() / "libexec" / "moetune"}) {
-    const fs::path helper = place / name;
+  const fs::path module = own_library();
+  for (const std::string& place : helper_places(program.string(), module.string())) {
+    const fs::path helper = fs::path(place) / name;
     if (::access(helper.c_str(), X_OK) == 0) return {helper.string()};
   }
   return {};

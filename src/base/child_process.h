@@ -20,8 +20,11 @@ namespace moetune {
 /// The helper's end of the socket, in the helper.
 inline constexpr int kHelperSocket = 3;
 
-/// The command of a helper program: beside the running program, or in ../libexec/moetune from
-/// there. Empty where it is in neither.
+/// Folders in which helper programs are looked for: that of the running program, ../libexec/moetune
+/// from there, and what stands in the same relation to the library that moetune is in, where that
+/// is no part of the program (libmoetune.so, in lib or in lib/x86_64-linux-gnu).
+std::vector<std::string> helper_places(const std::string& program, const std::string& module);
+/// The command of a helper program: the first that can be run. Empty where there is none.
 std::vector<std::string> find_helper_program(const std::string& name);
 
 /// The two ends of a new socket pair, closed on exec. kIo where the system has none left.

@@ -16,6 +16,7 @@ namespace moetune {
 namespace {
 
 constexpr int64_t kMostTokens = 1 << 20;
+constexpr uintptr_t kWorkspaceAlignment = 256;
 
 struct Compiled {
   Candidate candidate;
@@ -71,7 +72,8 @@ struct FusedMoe::State {
   std::vector<uint16_t> default_of;  // [max_tokens + 1]: into `compiled`.
   std::vector<std::pair<const Decision*, uint16_t>> tuned;
 
-  std::unique_ptr<DeviceBuffer> workspace;
+  size_t workspace_bytes = 0;
+  std::unique_ptr<DeviceBuffer> workspace;  // Null where it is the caller's.
   std::unique_ptr<DeviceBuffer> router_bias;
   std::unique_ptr<DeviceBuffer> first_expert;
   Tensors arguments;
@@ -167,10 +169,13 @@ Status FusedMoe::State::compile_all() {
     MOETUNE_ASSIGN_OR_RETURN(const uint16_t index, compile(decision->candidate));
     tuned.emplace_back(decision, index);
   }
-  size_t bytes = 0;
-  for (const Compiled& one : compiled)
-    bytes = std::max(bytes, runner().workspace_bytes(one.candidate, options.max_tokens));
-  MOETUNE_ASSIGN_OR_RETURN(workspace, backend->device().allocate(std::max<size_t>(bytes, 1)));
+  for (const Compiled& one : compiled) {
+    workspace_bytes =
+        std::max(workspace_bytes, runner().workspace_bytes(one.candidate, options.max_tokens));
+  }
+  if (options.caller_workspace) return {};
+  MOETUNE_ASSIGN_OR_RETURN(workspace,
+                           backend->device().allocate(std::max<size_t>(workspace_bytes, 1)));
   return {};
 }
 
@@ -201,8 +206,8 @@ Status FusedMoe::State::place_arguments() {
   arguments.push_back({"output", spec.output, {0, spec.hidden}, nullptr});
   call = {.arguments = &arguments,
           .weights = weights.get(),
-          .workspace = workspace->data(),
-          .workspace_bytes = workspace->bytes(),
+          .workspace = workspace ? workspace->data() : nullptr,
+          .workspace_bytes = workspace ? workspace->bytes() : 0,
           .stream = nullptr};
   return {};
 }
@@ -222,6 +227,10 @@ size_t FusedMoe::State::index_for(int64_t tokens, Lookup* seen) const {
 
 Status FusedMoe::State::run(int64_t tokens, void* output, void* stream) {
   if (tokens == 0) return {};
+  if (call.workspace == nullptr) {
+    return Error{ErrorCode::kInvalidArgument, "the layer has no workspace, which is the caller's",
+                 "call set_workspace() first"};
+  }
   arguments.front().shape[0] = tokens;
   arguments.back().shape[0] = tokens;
   arguments.back().data = output;
@@ -291,6 +300,30 @@ Status FusedMoe::run_routed(int64_t tokens, const void* hidden, const int32_t* i
   state.arguments[1].shape[0] = tokens;
   state.arguments[2].shape[0] = tokens;
   return state.run(tokens, output, stream);
+}
+
+size_t FusedMoe::workspace_bytes() const { return state_->workspace_bytes; }
+
+Status FusedMoe::set_workspace(void* memory, size_t bytes) {
+  State& state = *state_;
+  if (!state.options.caller_workspace) {
+    return Error{ErrorCode::kInvalidArgument, "this layer has a workspace of its own",
+                 "make it with caller_workspace"};
+  }
+  if (memory == nullptr || reinterpret_cast<uintptr_t>(memory) % kWorkspaceAlignment != 0) {
+    return Error{ErrorCode::kInvalidArgument,
+                 fmt::format("the workspace {} is not {}-byte aligned memory", fmt::ptr(memory),
+                             kWorkspaceAlignment)};
+  }
+  if (bytes < state.workspace_bytes) {
+    return Error{
+        ErrorCode::kInvalidArgument,
+        fmt::format("a workspace of {} bytes; this layer needs {}", bytes, state.workspace_bytes),
+        "workspace_bytes() says how many"};
+  }
+  state.call.workspace = memory;
+  state.call.workspace_bytes = bytes;
+  return {};
 }
 
 FusedMoe::Selected FusedMoe::selected(int64_t tokens) const {

@@ -11,9 +11,21 @@ namespace moetune {
 namespace {
 
 using namespace std::chrono_literals;
+using ::testing::Contains;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 std::vector<std::string> script(const std::string& text) { return {"/bin/sh", "-c", text}; }
+
+TEST(ChildProcess, HelpersAreLookedForBesideTheProgramAndTheLibrary) {
+  EXPECT_THAT(helper_places("/opt/m/bin/moetune", "/opt/m/bin/moetune"),
+              ElementsAre("/opt/m/bin", "/opt/m/libexec/moetune"));
+  EXPECT_THAT(helper_places("/usr/bin/python3", "/opt/m/lib/x86_64-linux-gnu/libmoetune.so.1"),
+              ElementsAre("/usr/bin", "/usr/libexec/moetune", "/opt/m/lib/libexec/moetune",
+                          "/opt/m/libexec/moetune"));
+  EXPECT_THAT(helper_places("/usr/bin/python3", "/opt/m/lib/libmoetune.so.1"),
+              Contains("/opt/m/libexec/moetune"));
+}
 
 TEST(ChildProcess, AMissingProgramIsNamed) {
   auto ends = make_socket_pair();

@@ -15,7 +15,7 @@
 #include "base/bf16.h"
 #include "checkpoint/safetensors.h"
 #include "model/model_spec.h"
-#include "moetune/moetune.h"
+#include "moetune/cpp.h"
 #include "ops/moe/reference.h"
 #include "ops/moe/verify.h"
 
