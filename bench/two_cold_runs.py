@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Do two tunings that know nothing of each other come to choices of the same worth?
 
-Tunes a layer twice from nothing (no journal, no configuration), then measures both plans against the default, in turns,
+Tunes a layer twice from nothing (no journal, no configuration, no compiled kernels), then measures both plans against the default, in turns,
 and prints for each number of tokens what each choice gains, and the geometric mean of their ratio.
 
     python3 bench/two_cold_runs.py build/release/bin/moetune qwen3-30b-a3b --weights nvfp4 --budget 60s
@@ -24,9 +24,9 @@ parser.add_argument("--out", help="where the record goes (JSON)")
 options, layer = parser.parse_known_args()
 
 
-def run(command, *arguments):
+def run(command, *arguments, cache):
     done = subprocess.run([options.moetune, command, options.model, "--tokens", options.tokens, *layer, *arguments, "--json"],
-                          stdout=subprocess.PIPE, check=False)
+                          stdout=subprocess.PIPE, env={**os.environ, "XDG_CACHE_HOME": cache}, check=False)
     if done.returncode != 0:
         sys.exit(f"{command} failed with status {done.returncode}")
     return json.loads(done.stdout)
@@ -35,12 +35,12 @@ def run(command, *arguments):
 with tempfile.TemporaryDirectory() as folder:
     plans = [os.path.join(folder, f"{name}.json") for name in "ab"]
     for plan in plans:
-        tuned = run("tune", "--no-journal", "--budget", options.budget, "--out", plan)
+        tuned = run("tune", "--no-journal", "--budget", options.budget, "--out", plan, cache=plan + ".cache")
     gains = [{}, {}]
     for turn in range(options.rounds):
         # The other one first each time: what drifts meets both.
         for which in (0, 1) if turn % 2 == 0 else (1, 0):
-            measured = run("bench", "--workload", "uniform", "--config", plans[which])
+            measured = run("bench", "--workload", "uniform", "--config", plans[which], cache=plans[which] + ".cache")
             for row in measured["rows"]:
                 gains[which].setdefault(row["tokens"], []).append(math.log(row["speedup"]))
 
