@@ -366,11 +366,6 @@ Error not_the_share(const FusedMoeSpec& spec, const RankShare& share, int rank) 
 }
 
 Status check_spec(const ModelSpec& model, const FusedMoeSpec& spec) {
-  if (spec.shared_experts > 0) {
-    return Error{ErrorCode::kUnsupported,
-                 fmt::format("{}: shared experts are not read from checkpoints", model.name),
-                 "leave shared_experts out, and run them as a layer of their own"};
-  }
   const bool fits = spec.hidden == model.hidden && spec.global_experts == model.experts &&
                     spec.bias == model.bias &&
                     spec.gated() == (model.activation != Activation::kRelu2);
