@@ -141,7 +141,7 @@ void TuneCommand::find_ceilings(Job& job, TuneOutcome& outcome, Output& output) 
   if (outcome.report.interrupted) return;
   Progress progress;
   progress.show({"measuring the machine's ceilings", -1, -1});
-  const Result<Ceilings> measured = job.backend->measure_ceilings(bytes, spec.weights);
+  const Result<Ceilings> measured = measure_ceilings(job, output);
   if (!measured.ok()) return output.note(fmt::format("no ceilings: {}", measured.error().message));
   outcome.ceilings = *measured;
   if (journal == nullptr) return;

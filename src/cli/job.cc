@@ -41,9 +41,10 @@ Result<Isolation> isolate(Backend& backend, const FusedMoeSpec& spec,
                           const DeviceFlags::Values& flags, Where where, Output& output) {
   if (where == Where::kHere) return Isolation{};
   Result<Isolation> started =
-      start_isolation(backend, {.name = flags.device,
-                                .memory_bytes = flags.memory_bytes.value_or(0),
-                                .weight_bytes = flags.memory_bytes ? weight_bytes(spec) : 0});
+      start_isolation(backend,
+                      {.name = flags.device,
+                       .memory_bytes = flags.memory_bytes.value_or(0),
+                       .weight_bytes = flags.memory_bytes ? weight_bytes(spec) : 0});
   if (started.ok() || where == Where::kHelper) return started;
   output.note(
       fmt::format("warning: {}; candidates run in this process, and one that crashes takes it down",
@@ -88,6 +89,19 @@ bool all_proven(Job& job, const std::vector<int64_t>& tokens) {
                      [&](int64_t count) { return is_proven(plan.find(count)); });
 }
 
+Result<Ceilings> measure_ceilings(Job& job, Output& output) {
+  const FusedMoeSpec& spec = job.session->spec();
+  const size_t bytes = ceiling_bytes(spec);
+  Result<Ceilings> measured = moetune::measure_ceilings(
+      job.isolation, *job.backend, job.session->problem(), bytes, spec.weights);
+  const bool asked_in_vain =
+      job.isolation && !measured.ok() && measured.error().code == ErrorCode::kUnsupported;
+  if (!asked_in_vain) return measured;
+  output.note(
+      fmt::format("{}: ceilings are measured by this process instead", measured.error().message));
+  return job.backend->measure_ceilings(bytes, spec.weights);
+}
+
 const char* isolation_name(const Job& job) { return job.isolation ? "worker" : "in-process"; }
 
 Result<Job> open_job(const LayerFlags::Layer& layer, const DeviceFlags::Values& device,
@@ -105,7 +119,8 @@ Result<Job> open_job(const LayerFlags::Layer& layer, const DeviceFlags::Values& 
   if (device.memory_bytes)
     job.backend =
         limit_memory(std::move(job.backend), *device.memory_bytes, weight_bytes(layer.spec));
-  MOETUNE_ASSIGN_OR_RETURN(job.isolation, isolate(*job.backend, layer.spec, device, where, output));
+  MOETUNE_ASSIGN_OR_RETURN(job.isolation,
+                           isolate(*job.backend, layer.spec, device, where, output));
   Result<std::unique_ptr<MoeSession>> session =
       MoeSession::create(*job.backend, layer.spec, seed, job.isolation);
   if (!session.ok()) return with_other_formats(layer, std::move(session).error());

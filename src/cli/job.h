@@ -59,6 +59,10 @@ Status place_candidates(Job& job, const DeviceFlags::Values& device, uint64_t se
 /// Whether everything that look-ups for these numbers of tokens give is proven.
 bool all_proven(Job& job, const std::vector<int64_t>& tokens);
 
+/// The ceilings of the job's layer, measured where its candidates run. By this process, with a note
+/// to `output`, where the helper cannot.
+Result<Ceilings> measure_ceilings(Job& job, Output& output);
+
 /// "worker", "in-process".
 const char* isolation_name(const Job& job);
 
