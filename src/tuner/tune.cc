@@ -78,6 +78,7 @@ Plan empty_plan(const TuneRequest& request) {
 }
 
 // The whole of it: races; then another layout, or each bucket by itself; and with what is left of
+  plan.deterministic = request.deterministic;
 // the time, again what is not resolved.
 Status race_and_decide(TuneState& state, BucketSearch& search) {
   Meter& meter = state.meter;
