@@ -32,6 +32,15 @@ class TuneCommand final : public Command {
     device_.declare(flags);
     traffic_.declare(flags, "Numbers of tokens to measure at: 1,64,4096 or 1..1024 (default)");
     flags.value("--budget", "TIME", &budget_, "Time to measure, as in 60s (default), 500ms or 5m");
+    flags.value(
+        "--candidate-budget", "TIME", &candidate_budget_,
+        "What one candidate gets at one number of tokens, to compile, be checked and timed, as "
+        "in 5s; default: no limit but the deadlines");
+    flags.value("--compile-deadline", "TIME", &compile_deadline_,
+                "After which a helper that compiles is ended; default 30s");
+    flags.value(
+        "--run-deadline", "TIME", &run_deadline_,
+        "After which a helper that runs a candidate is ended; default 2s, 30s for the first");
     flags.value("--out", "FILE", &out_,
                 "Where the result goes; other plans in it stay. Default: where look-ups find it");
     journal_.declare(flags);
@@ -45,6 +54,8 @@ class TuneCommand final : public Command {
   Result<Exit> run(Output& output) override;
 
  private:
+  /// What one candidate may take: its budget, and the deadlines of a helper.
+  Result<WorkerPolicy> read_limits();
   Result<TuneReport> tune(Job& job, const TrafficFlags::Values& traffic,
                           std::optional<uint64_t> memory_bytes, double budget_s,
                           std::stop_token stop);
@@ -57,6 +68,10 @@ class TuneCommand final : public Command {
   DeviceFlags device_;
   TrafficFlags traffic_{"1..1024", "uniform"};
   std::string budget_ = "60s";
+  std::string candidate_budget_;
+  double candidate_budget_s_ = 0;
+  std::string compile_deadline_;
+  std::string run_deadline_;
   std::string out_;
   TuneJournal journal_;
   std::string isolation_;
@@ -76,6 +91,23 @@ ProgressState state_of(const TuneProgress& tuning) {
   return state;
 }
 
+Result<WorkerPolicy> TuneCommand::read_limits() {
+  WorkerPolicy policy;
+  if (!candidate_budget_.empty()) {
+    MOETUNE_ASSIGN_OR_RETURN(candidate_budget_s_,
+                             parse_duration("--candidate-budget", candidate_budget_));
+  }
+  if (!compile_deadline_.empty()) {
+    MOETUNE_ASSIGN_OR_RETURN(policy.compile_s,
+                             parse_duration("--compile-deadline", compile_deadline_));
+  }
+  if (!run_deadline_.empty()) {
+    MOETUNE_ASSIGN_OR_RETURN(policy.run_s, parse_duration("--run-deadline", run_deadline_));
+    policy.first_run_s = policy.run_s;
+  }
+  return policy;
+}
+
 Result<TuneReport> TuneCommand::tune(Job& job, const TrafficFlags::Values& traffic,
                                      std::optional<uint64_t> memory_bytes, double budget_s,
                                      std::stop_token stop) {
@@ -83,6 +115,7 @@ Result<TuneReport> TuneCommand::tune(Job& job, const TrafficFlags::Values& traff
   TuneRequest request = job.session->request(std::move(buckets));
   request.workload = traffic.workloads.front();
   request.budget_s = budget_s;
+  request.candidate_budget_s = candidate_budget_s_;
   request.seed = traffic.seed;
   if (memory_bytes) request.limits = fmt::format("memory={}", *memory_bytes);
   request.stop = std::move(stop);
@@ -152,6 +185,7 @@ void TuneCommand::find_ceilings(Job& job, TuneOutcome& outcome, Output& output) 
 
 Result<Exit> TuneCommand::run(Output& output) {
   MOETUNE_ASSIGN_OR_RETURN(const double budget_s, parse_duration("--budget", budget_));
+  MOETUNE_ASSIGN_OR_RETURN(const WorkerPolicy policy, read_limits());
   MOETUNE_ASSIGN_OR_RETURN(const TrafficFlags::Values traffic, traffic_.read(/*many=*/false));
   MOETUNE_ASSIGN_OR_RETURN(const DeviceFlags::Values device, device_.read());
   MOETUNE_ASSIGN_OR_RETURN(const LayerFlags::Layer layer, layer_.read());
@@ -159,7 +193,7 @@ Result<Exit> TuneCommand::run(Output& output) {
   if (!out_.empty()) MOETUNE_RETURN_IF_ERROR(check_can_write(out_));
   const Interrupts interrupts;
   MOETUNE_ASSIGN_OR_RETURN(Job job, open_job(layer, device, traffic.seed, Purpose::kMeasure, output,
-                                             where, {.deterministic = deterministic_}));
+                                             where, {.deterministic = deterministic_}, policy));
   MOETUNE_ASSIGN_OR_RETURN(const std::string path, prepare_output(out_, job.device()));
   MOETUNE_RETURN_IF_ERROR(journal_.open(traffic.workloads.front(), job.device(), output));
 

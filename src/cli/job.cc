@@ -38,13 +38,15 @@ Error with_other_formats(const LayerFlags::Layer& layer, Error error) {
 }
 
 Result<Isolation> isolate(Backend& backend, const FusedMoeSpec& spec,
-                          const DeviceFlags::Values& flags, Where where, Output& output) {
+                          const DeviceFlags::Values& flags, Where where, const WorkerPolicy& policy,
+                          Output& output) {
   if (where == Where::kHere) return Isolation{};
   Result<Isolation> started =
       start_isolation(backend,
                       {.name = flags.device,
                        .memory_bytes = flags.memory_bytes.value_or(0),
-                       .weight_bytes = flags.memory_bytes ? weight_bytes(spec) : 0});
+                       .weight_bytes = flags.memory_bytes ? weight_bytes(spec) : 0},
+                      {.command = {}, .policy = policy});
   if (started.ok() || where == Where::kHelper) return started;
   output.note(
       fmt::format("warning: {}; candidates run in this process, and one that crashes takes it down",
@@ -76,7 +78,7 @@ Status place_candidates(Job& job, const DeviceFlags::Values& device, uint64_t se
                         bool proven, Output& output) {
   if (where == Where::kHelperOrHere && proven) return {};
   const FusedMoeSpec spec = job.session->spec();
-  MOETUNE_ASSIGN_OR_RETURN(job.isolation, isolate(*job.backend, spec, device, where, output));
+  MOETUNE_ASSIGN_OR_RETURN(job.isolation, isolate(*job.backend, spec, device, where, {}, output));
   if (!job.isolation) return {};
   MOETUNE_ASSIGN_OR_RETURN(job.session,
                            MoeSession::create(*job.backend, spec, seed, job.isolation));
@@ -106,7 +108,7 @@ const char* isolation_name(const Job& job) { return job.isolation ? "worker" : "
 
 Result<Job> open_job(const LayerFlags::Layer& layer, const DeviceFlags::Values& device,
                      uint64_t seed, Purpose purpose, Output& output, Where where,
-                     const AutoTunerOptions& tuner) {
+                     const AutoTunerOptions& tuner, const WorkerPolicy& policy) {
   for (const std::string& note : layer.model.notes)
     output.note(fmt::format("{}: {}", layer.model.name, note));
   Job job;
@@ -120,7 +122,7 @@ Result<Job> open_job(const LayerFlags::Layer& layer, const DeviceFlags::Values& 
     job.backend =
         limit_memory(std::move(job.backend), *device.memory_bytes, weight_bytes(layer.spec));
   MOETUNE_ASSIGN_OR_RETURN(job.isolation,
-                           isolate(*job.backend, layer.spec, device, where, output));
+                           isolate(*job.backend, layer.spec, device, where, policy, output));
   Result<std::unique_ptr<MoeSession>> session =
       MoeSession::create(*job.backend, layer.spec, seed, job.isolation);
   if (!session.ok()) return with_other_formats(layer, std::move(session).error());

@@ -49,7 +49,7 @@ Result<Where> parse_isolation(const std::string& text);
 /// What was assumed about the model goes to `output`.
 Result<Job> open_job(const LayerFlags::Layer& layer, const DeviceFlags::Values& device,
                      uint64_t seed, Purpose purpose, Output& output, Where where = Where::kHere,
-                     const AutoTunerOptions& tuner = {});
+                     const AutoTunerOptions& tuner = {}, const WorkerPolicy& policy = {});
 
 /// Moves an open job's candidates to where they are to run, when its plan is known: where nobody
 /// asked for a place (kHelperOrHere), here if all of them are `proven` (is_proven()).

@@ -28,6 +28,8 @@ std::string terms_of(const TuneRequest& request) {
   if (request.deterministic) terms += " deterministic";
   if (!request.limits.empty()) terms += " limits=" + request.limits;
   for (const auto& [tokens, weight] : request.weights)
+  if (request.candidate_budget_s > 0)
+    terms += fmt::format(" candidate_budget={}", request.candidate_budget_s);
     terms += fmt::format(" weight@{}={}", tokens, weight);
   return terms;
 }

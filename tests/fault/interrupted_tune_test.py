@@ -62,6 +62,18 @@ class Interrupted(program.ProgramTest):
         self.assertFalse(runs(helper))
 
     def test_kill_9_in_a_hang_leaves_no_helper(self):
+    def test_deadlines_can_be_set(self):
+        run = self.run_program("tune", self.model, *self.ARGUMENTS, "--compile-deadline", "400ms", "--run-deadline", "20s",
+                               MOETUNE_WORKER=HANGING)
+        self.assert_done(run)
+        reasons = [rejected["reason"] for rejected in run.json()["rejected"]]
+        self.assertTrue(reasons)
+        self.assertTrue(all("longer than 0.4 s" in reason for reason in reasons), reasons)
+
+    def test_limits_of_a_candidate_must_be_times(self):
+        for flag in ["--candidate-budget", "--compile-deadline", "--run-deadline"]:
+            self.assert_error(2, "invalid_argument", [flag, "soon"], "tune", self.model, *self.ARGUMENTS[:-1], flag, "soon")
+
         process, helper = self.hanging()
         process.kill()
         process.communicate()
