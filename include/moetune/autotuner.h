@@ -97,6 +97,10 @@ struct TuneRequest {
   /// earlier runs have spent on the same buckets, traffic and runner versions is taken off; where
   /// nothing is left, what they found decides and nothing is measured.
   double budget_s = 60;
+  /// Seconds that a candidate gets at one bucket to be compiled, checked and raced; 0: as many as
+  /// it needs. Who takes longer is rejected there, in this run. The default and comparisons with it
+  /// are exempt: nothing is decided without them.
+  double candidate_budget_s = 0;
   uint64_t seed = 0;
   /// Whether to measure between buckets too: interval ends, and where neighbouring decisions cross.
   /// Without it a decision holds for its bucket's whole interval.

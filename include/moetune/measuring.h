@@ -238,8 +238,9 @@ class MeasurementStore {
   virtual Result<std::vector<MeasurementRecord>> find(const std::string& problem,
                                                       const std::string& device) = 0;
 
-  /// Runs, about once a second as they go on and once at their end. A store that keeps none makes
-  /// every run begin with its whole budget.
+  /// Runs, twice a second as they go on (from a thread of the tuner's, too, while a step takes
+  /// long) and once at their end. A store that keeps none makes every run begin with its whole
+  /// budget.
   virtual Status put_run(const TuneRun& run) {
     (void)run;
     return {};

@@ -91,6 +91,8 @@ struct Plan {
   std::string layout;
   int64_t max_tokens = 0;
   std::vector<Decision> decisions;
+  /// Only candidates that give the same bits on every run took part (TuneRequest::deterministic).
+  bool deterministic = false;
   std::string extra_json;
 
   /// kParse naming the first gap, overlap or interval out of order.

@@ -303,8 +303,12 @@ Result<Exit> BenchCommand::run(Output& output) {
   const PlanHandle plan = job.tuner->handle(job.session->problem());
 
   BenchRecord record;
-  MOETUNE_ASSIGN_OR_RETURN(record.ceilings, job.backend->measure_ceilings(ceiling_bytes(layer.spec),
-                                                                          layer.spec.weights));
+  Result<Ceilings> ceilings = measure_ceilings(job, output);
+  if (ceilings.ok()) {
+    record.ceilings = std::move(ceilings).value();
+  } else if (!interrupts.token().stop_requested()) {
+    return std::move(ceilings).error();
+  }
   Measurement measurement(job, plan, traffic.seed, budget_s, interrupts.token());
   MOETUNE_ASSIGN_OR_RETURN(record.rows, measurement.run(traffic.tokens, traffic.workloads));
   if (job.isolation && !job.isolation.host->trouble().empty())

@@ -26,6 +26,7 @@ struct Answer {
   int64_t tokens = 0;
   Lookup lookup;
   std::optional<Decision> decision;  ///< Of the plan in force; also where it leaves the default.
+  bool deterministic = false;        ///< Only such candidates took part in tuning that plan.
   Candidate candidate;
   Candidate fallback;
   JournalEvidence journal;  ///< At the bucket of the decision.
@@ -56,7 +57,8 @@ Json describe(const Answer& answer) {
                         {"rejected", evidence.rejected},
                         {"challenger", evidence.challenger},
                         {"note", evidence.note},
-                        {"date", evidence.date}};
+                        {"date", evidence.date},
+                        {"deterministic", answer.deterministic}};
   return object;
 }
 
@@ -105,6 +107,10 @@ std::string text_of(const Answer& answer) {
   if (answer.candidate.text() != answer.fallback.text())
     text += fmt::format("  instead of  {}\n", answer.fallback.text());
   if (answer.decision) text += evidence_text(*answer.decision);
+  if (answer.decision && answer.deterministic)
+    text +=
+        "  mode        deterministic: only kernels that give the same bits on every run took "
+        "part\n";
   if (!answer.journal.empty()) text += cli::text_of(answer.journal, answer.fallback);
   return text;
 }
@@ -131,6 +137,7 @@ Answer answer_for(Job& job, const PlanHandle& plan, int64_t tokens) {
   const TunedConfiguration in_force = job.tuner->configuration();
   const Plan* known = in_force.find(job.session->problem());
   if (known == nullptr) return answer;
+  answer.deterministic = known->deterministic;
   for (const Decision& decision : known->decisions) {
     if (decision.from <= tokens && tokens <= decision.to) answer.decision = decision;
   }

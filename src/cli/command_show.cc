@@ -58,8 +58,9 @@ std::string plan_text(const Plan& plan) {
                                             evidence.speedup_low, evidence.speedup_high),
                    number + (is_default ? " (default)" : "")});
   }
-  return fmt::format("\n{}\n  runner {}, weight layout {}, up to {} tokens\n\n{}\n{}",
-                     plan.problem.key(), plan.runner, plan.layout, plan.max_tokens, table.text(),
+  return fmt::format("\n{}\n  runner {}, weight layout {}, up to {} tokens{}\n\n{}\n{}",
+                     plan.problem.key(), plan.runner, plan.layout, plan.max_tokens,
+                     plan.deterministic ? ", tuned deterministic" : "", table.text(),
                      legend.text());
 }
 

@@ -5,16 +5,15 @@
 #include <map>
 #include <set>
 
-#include "base/random.h"
 #include "base/status_macros.h"
 #include "cli/command.h"
 #include "cli/describe.h"
+#include "cli/every_tactic.h"
 #include "cli/interrupts.h"
 #include "cli/job.h"
 #include "cli/mode_flags.h"
 #include "cli/progress.h"
 #include "cli/values.h"
-#include "tuner/tune_space.h"
 
 namespace moetune::cli {
 namespace {
@@ -183,27 +182,6 @@ class VerifyCommand final : public Command {
   ModeFlags mode_;
 };
 
-/// Every tactic of every stage, layout and runner at `tokens`, the other stages as near to their
-/// default as fits; at most `limit`, drawn at random.
-std::vector<Candidate> every_tactic(const CandidateSpace& space, int64_t tokens, size_t limit,
-                                    uint64_t seed) {
-  std::vector<Candidate> all;
-  for (const LayoutGroup& group : space.groups()) {
-    for (const Arm& arm : space.arms(group, tokens)) {
-      for (size_t stage = 0; stage < arm.base.stages.size(); ++stage) {
-        for (Candidate& candidate : space.variations(arm, group, stage, arm.base, tokens))
-          all.push_back(std::move(candidate));
-      }
-    }
-  }
-  Random random(seed, static_cast<uint64_t>(tokens));
-  for (size_t i = 0; i < std::min(limit, all.size()); ++i) {
-    std::swap(all[i], all[i + random.below(static_cast<uint32_t>(all.size() - i))]);
-  }
-  all.resize(std::min(limit, all.size()));
-  return all;
-}
-
 Status VerifyCommand::add_checks(Job& job, const TrafficFlags::Values& traffic, size_t limit,
                                  Verification& verification) const {
   const PlanHandle plan = job.tuner->handle(job.session->problem());
@@ -213,11 +191,12 @@ Status VerifyCommand::add_checks(Job& job, const TrafficFlags::Values& traffic, 
       verification.add(decision->candidate, tokens);
   }
   if (!all_) return {};
-  MOETUNE_ASSIGN_OR_RETURN(const Buckets buckets, Buckets::from(traffic.tokens));
-  const CandidateSpace space(job.session->runners(), buckets, /*has_weights=*/true);
-  for (int64_t tokens : traffic.tokens) {
-    for (const Candidate& candidate : every_tactic(space, tokens, limit, traffic.seed))
-      verification.add(candidate, tokens);
+  MOETUNE_ASSIGN_OR_RETURN(const Buckets sizes, Buckets::from(traffic.tokens));
+  const auto lists =
+      every_tactic(job.session->runners(), sizes,
+                   {.limit = limit, .seed = traffic.seed, .deterministic = mode_.deterministic});
+  for (size_t i = 0; i < lists.size(); ++i) {
+    for (const Candidate& candidate : lists[i]) verification.add(candidate, sizes.sizes()[i]);
   }
   return {};
 }

@@ -39,12 +39,15 @@ Error with_other_formats(const LayerFlags::Layer& layer, Error error) {
 }
 
 Result<Isolation> isolate(Backend& backend, const FusedMoeSpec& spec,
-                          const DeviceFlags::Values& flags, Where where, Output& output) {
+                          const DeviceFlags::Values& flags, Where where, const WorkerPolicy& policy,
+                          Output& output) {
   if (where == Where::kHere) return Isolation{};
   Result<Isolation> started =
-      start_isolation(backend, {.name = flags.device,
-                                .memory_bytes = flags.memory_bytes.value_or(0),
-                                .weight_bytes = flags.memory_bytes ? weight_bytes(spec) : 0});
+      start_isolation(backend,
+                      {.name = flags.device,
+                       .memory_bytes = flags.memory_bytes.value_or(0),
+                       .weight_bytes = flags.memory_bytes ? weight_bytes(spec) : 0},
+                      {.command = {}, .policy = policy});
   if (started.ok() || where == Where::kHelper) return started;
   output.note(
       fmt::format("warning: {}; candidates run in this process, and one that crashes takes it down",
@@ -77,7 +80,7 @@ Status place_candidates(Job& job, const DeviceFlags::Values& device, uint64_t se
                         bool proven, Output& output) {
   if (where == Where::kHelperOrHere && proven) return {};
   const FusedMoeSpec spec = job.session->spec();
-  MOETUNE_ASSIGN_OR_RETURN(job.isolation, isolate(*job.backend, spec, device, where, output));
+  MOETUNE_ASSIGN_OR_RETURN(job.isolation, isolate(*job.backend, spec, device, where, {}, output));
   if (!job.isolation) return {};
   MOETUNE_ASSIGN_OR_RETURN(
       job.session, MoeSession::create(*job.backend, spec, seed, job.isolation, job.weights));
@@ -97,11 +100,24 @@ Json describe_problem(const Job& job) {
   return problem;
 }
 
+Result<Ceilings> measure_ceilings(Job& job, Output& output) {
+  const FusedMoeSpec& spec = job.session->spec();
+  const size_t bytes = ceiling_bytes(spec);
+  Result<Ceilings> measured = moetune::measure_ceilings(
+      job.isolation, *job.backend, job.session->problem(), bytes, spec.weights);
+  const bool asked_in_vain =
+      job.isolation && !measured.ok() && measured.error().code == ErrorCode::kUnsupported;
+  if (!asked_in_vain) return measured;
+  output.note(
+      fmt::format("{}: ceilings are measured by this process instead", measured.error().message));
+  return job.backend->measure_ceilings(bytes, spec.weights);
+}
+
 const char* isolation_name(const Job& job) { return job.isolation ? "worker" : "in-process"; }
 
 Result<Job> open_job(const LayerFlags::Layer& layer, const DeviceFlags::Values& device,
                      uint64_t seed, Purpose purpose, Output& output, Where where,
-                     const AutoTunerOptions& tuner) {
+                     const AutoTunerOptions& tuner, const WorkerPolicy& policy) {
   for (const std::string& note : layer.model.notes)
     output.note(fmt::format("{}: {}", layer.model.name, note));
   Job job;
@@ -118,7 +134,8 @@ Result<Job> open_job(const LayerFlags::Layer& layer, const DeviceFlags::Values& 
   if (device.memory_bytes)
     job.backend =
         limit_memory(std::move(job.backend), *device.memory_bytes, weight_bytes(layer.spec));
-  MOETUNE_ASSIGN_OR_RETURN(job.isolation, isolate(*job.backend, layer.spec, device, where, output));
+  MOETUNE_ASSIGN_OR_RETURN(job.isolation,
+                           isolate(*job.backend, layer.spec, device, where, policy, output));
   Result<std::unique_ptr<MoeSession>> session =
       MoeSession::create(*job.backend, layer.spec, seed, job.isolation, layer.weights);
   if (!session.ok()) return with_other_formats(layer, std::move(session).error());

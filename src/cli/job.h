@@ -52,7 +52,7 @@ Result<Where> parse_isolation(const std::string& text);
 /// What was assumed about the model goes to `output`.
 Result<Job> open_job(const LayerFlags::Layer& layer, const DeviceFlags::Values& device,
                      uint64_t seed, Purpose purpose, Output& output, Where where = Where::kHere,
-                     const AutoTunerOptions& tuner = {});
+                     const AutoTunerOptions& tuner = {}, const WorkerPolicy& policy = {});
 
 /// Moves an open job's candidates to where they are to run, when its plan is known: where nobody
 /// asked for a place (kHelperOrHere), here if all of them are `proven` (is_proven()).
@@ -64,6 +64,10 @@ bool all_proven(Job& job, const std::vector<int64_t>& tokens);
 
 /// The problem with its model's name and, with real weights, their layer: for --json.
 Json describe_problem(const Job& job);
+
+/// The ceilings of the job's layer, measured where its candidates run. By this process, with a note
+/// to `output`, where the helper cannot.
+Result<Ceilings> measure_ceilings(Job& job, Output& output);
 
 /// "worker", "in-process".
 const char* isolation_name(const Job& job);

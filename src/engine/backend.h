@@ -11,18 +11,9 @@
 #include "moetune/moe_spec.h"
 #include "moetune/result.h"
 #include "moetune/runner.h"
+#include "tuner/ceilings.h"
 
 namespace moetune {
-
-/// What the machine can do, measured just now. `ceiling_fraction` in reports is against these.
-struct Ceilings {
-  double read_bytes_per_s = 0;  ///< Reading `read_bytes` once, from memory.
-  size_t read_bytes = 0;
-  double operations_per_s =
-      0;  ///< Best matrix (GPU) or dot-product (CPU) rate for bf16 weights and activations.
-  std::string read_name;        ///< How it was measured: "read of 256 MiB, 2 threads, avx2"
-  std::string operations_name;  ///< "f32 FMA loop, 2 threads, avx2", "cuBLASLt bf16 8192^3"
-};
 
 /// One device. Not thread-safe.
 class Backend {

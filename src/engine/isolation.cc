@@ -56,4 +56,14 @@ Result<std::unique_ptr<Executor>> make_executor(const Isolation& isolation, Back
   return make_worker_executor(isolation.host, std::move(place));
 }
 
+Result<Ceilings> measure_ceilings(const Isolation& isolation, Backend& backend,
+                                  const Problem& problem, size_t read_bytes, WeightFormat weights) {
+  if (!isolation) return backend.measure_ceilings(read_bytes, weights);
+  return measure_worker_ceilings(isolation.host,
+                                 {.problem = problem,
+                                  .options = isolation.device,
+                                  .device_key = backend.device().properties().key()},
+                                 read_bytes);
+}
+
 }  // namespace moetune

@@ -51,6 +51,11 @@ Result<std::unique_ptr<Executor>> make_executor(const Isolation& isolation, Back
                                                 uint64_t seed,
                                                 const std::optional<RealWeights>& weights = {});
 
+/// What the device can do at best, measured where candidates run: with a helper this process does
+/// not touch the device. kUnsupported for a helper that measures no ceilings.
+Result<Ceilings> measure_ceilings(const Isolation& isolation, Backend& backend,
+                                  const Problem& problem, size_t read_bytes, WeightFormat weights);
+
 /// What moetune-worker serves: fused_moe, on every device that open_backend() opens.
 worker::Registry make_worker_registry();
 

@@ -80,8 +80,11 @@ Result<std::shared_ptr<Backend>> open_device(const PlaceOptions& options) {
 class MoePlace final : public worker::Place {
  public:
   MoePlace(std::shared_ptr<Backend> backend, std::unique_ptr<Workbench> bench,
-           std::vector<std::unique_ptr<TunableRunner>> runners)
-      : backend_(std::move(backend)), bench_(std::move(bench)), runners_(std::move(runners)) {}
+           std::vector<std::unique_ptr<TunableRunner>> runners, WeightFormat weights)
+      : backend_(std::move(backend)),
+        bench_(std::move(bench)),
+        runners_(std::move(runners)),
+        weights_(weights) {}
 
   Device& device() override { return backend_->device(); }
   Workbench& bench() override { return *bench_; }
@@ -90,11 +93,15 @@ class MoePlace final : public worker::Place {
     for (const auto& runner : runners_) pointers.push_back(runner.get());
     return pointers;
   }
+  Result<Ceilings> measure_ceilings(size_t read_bytes) override {
+    return backend_->measure_ceilings(read_bytes, weights_);
+  }
 
  private:
   std::shared_ptr<Backend> backend_;
   std::unique_ptr<Workbench> bench_;
   std::vector<std::unique_ptr<TunableRunner>> runners_;
+  WeightFormat weights_;
 };
 
 // The checkpoint that a layer's weights come from, where the parent names one.
@@ -131,7 +138,7 @@ Result<std::unique_ptr<worker::Place>> make_moe_place(OpenDevices& devices, cons
   MOETUNE_ASSIGN_OR_RETURN(auto bench, make_moe_workbench(spec, how, std::move(own)));
   MOETUNE_ASSIGN_OR_RETURN(auto runners, backend->make_runners(spec));
   return std::unique_ptr<worker::Place>(
-      std::make_unique<MoePlace>(backend, std::move(bench), std::move(runners)));
+      std::make_unique<MoePlace>(backend, std::move(bench), std::move(runners), spec.weights));
 }
 
 }  // namespace

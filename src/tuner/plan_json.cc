@@ -177,6 +177,7 @@ Json known_plan_head_to_json(const Plan& plan) {
               {"runner", plan.runner},
               {"layout", plan.layout},
               {"max_tokens", plan.max_tokens},
+              {"deterministic", plan.deterministic},
               {"decisions", nullptr}};
 }
 
@@ -215,6 +216,8 @@ DeviceProperties device_from_json(JsonReader& reader) {
 
 Json plan_to_json(const Plan& plan) {
   Json json = known_plan_head_to_json(plan);
+  // Most plans were not; a file from before there was this field stays as it is.
+  if (!plan.deterministic) json.erase("deterministic");
   Json& decisions = json["decisions"] = Json::array();
   for (const Decision& decision : plan.decisions) decisions.push_back(decision_to_json(decision));
   restore_extra(json, plan.extra_json);
@@ -232,6 +235,7 @@ Plan plan_from_json(JsonReader& reader, const Json& value) {
   reader.required("runner", plan.runner);
   reader.required("layout", plan.layout);
   reader.required("max_tokens", plan.max_tokens);
+  reader.optional("deterministic", plan.deterministic);
   reader.objects("decisions", kMaxDecisions, [&](JsonReader& item) {
     plan.decisions.push_back(read_decision(item, value["decisions"][plan.decisions.size()]));
   });

@@ -49,6 +49,7 @@ class Race {
     return contenders_[index].state == State::kWaiting && !taken[index];
   }
   void run_round();
+  Result<Sample> take_sample(Contender& contender);
   bool sample_all(const std::vector<int>& order);
   void commit(Contender& contender, const Sample& sample);
   void drop_the_slow();
@@ -233,6 +234,28 @@ void Race::run_round() {
   drop_the_slow();
 }
 
+// Checked, timed, and charged for both. Who fails for anything but the lack of time is out.
+Result<Sample> Race::take_sample(Contender& contender) {
+  const auto out = [&](Error error, const char* phase) {
+    if (error.code == ErrorCode::kInterrupted) return error;
+    contender.state = State::kRejected;
+    meter_.reject(contender.candidate, task_.spot, error, phase);
+    return error;
+  };
+  const double before = meter_.worked_s();
+  Status status = task_.stage < 0 ? meter_.check(contender.candidate, task_.spot, "check")
+                                  : meter_.check_before_exploring(contender.candidate, task_.spot);
+  if (!status.ok()) return out(std::move(status).error(), "race");
+  const double checked = meter_.worked_s();
+  status = meter_.charge(contender.candidate, task_.spot, checked - before);
+  if (!status.ok()) return out(std::move(status).error(), kOwnBudgetPhase);
+  auto sample = meter_.sample(contender.candidate, task_.spot, task_.stage);
+  if (!sample.ok()) return out(std::move(sample).error(), "race");
+  status = meter_.charge(contender.candidate, task_.spot, meter_.worked_s() - checked);
+  if (!status.ok()) return out(std::move(status).error(), kOwnBudgetPhase);
+  return sample;
+}
+
 // One sample of each, kept only if the clock held. False where time ran out before the end.
 bool Race::sample_all(const std::vector<int>& order) {
   std::vector<std::pair<int, Sample>> taken;
@@ -243,24 +266,16 @@ bool Race::sample_all(const std::vector<int>& order) {
       stopped_ = true;
       break;
     }
-    Status status = task_.stage < 0
-                        ? meter_.check(contender.candidate, task_.spot, "check")
-                        : meter_.check_before_exploring(contender.candidate, task_.spot);
-    if (status.ok()) {
-      auto sample = meter_.sample(contender.candidate, task_.spot, task_.stage);
-      if (sample.ok()) {
-        taken.emplace_back(index, *sample);
-        states.push_back(sample->state);
-        continue;
-      }
-      status = std::move(sample).error();
+    auto sample = take_sample(contender);
+    if (sample.ok()) {
+      taken.emplace_back(index, *sample);
+      states.push_back(sample->state);
+      continue;
     }
-    if (status.error().code == ErrorCode::kInterrupted) {
+    if (sample.error().code == ErrorCode::kInterrupted) {
       stopped_ = true;
       break;
     }
-    contender.state = State::kRejected;
-    meter_.reject(contender.candidate, task_.spot, status.error(), "race");
   }
   if (meter_.clocks().throttled(states)) {
     ++meter_.report().dropped_rounds;
@@ -380,12 +395,13 @@ void rank(std::vector<Contender>& contenders, double tie) {
   std::rotate(contenders.begin(), winner, winner + 1);
 }
 
-// Whether a later run may try what had no room in this one.
+// Whether a later run may try what had no room in this one, or not time enough of its own.
 bool Race::may_fit_later() const {
   return std::any_of(contenders_.begin(), contenders_.end(), [this](const Contender& c) {
     if (c.state != State::kRejected) return false;
     const MeasurementRecord* record = meter_.known().rejected(c.candidate, task_.spot);
-    return record != nullptr && record->rejected_as == ErrorCode::kOutOfMemory;
+    return record != nullptr &&
+           (record->rejected_as == ErrorCode::kOutOfMemory || record->phase == kOwnBudgetPhase);
   });
 }
 

@@ -12,8 +12,10 @@
 namespace moetune {
 namespace {
 
-// How often what a run has spent is put down.
-constexpr double kOften = 1;
+// How often what a run has spent is put down, and how often the thread looks whether that is due. A
+// store may gather for as long again before it writes: a second in all.
+constexpr double kOften = 0.5;
+constexpr std::chrono::milliseconds kBeat{100};
 // With less than this share of the budget left, packing alone would exceed it.
 constexpr double kTooLittle = 0.03;
 
@@ -26,6 +28,8 @@ std::string terms_of(const TuneRequest& request) {
   std::string terms = fmt::format("veto={}", fmt::join(request.veto_workloads, ","));
   if (!request.refine_intervals) terms += " buckets_only";
   if (request.deterministic) terms += " deterministic";
+  if (request.candidate_budget_s > 0)
+    terms += fmt::format(" candidate_budget={}", request.candidate_budget_s);
   if (!request.limits.empty()) terms += " limits=" + request.limits;
   for (const auto& [tokens, weight] : request.weights)
     terms += fmt::format(" weight@{}={}", tokens, weight);
@@ -101,7 +105,42 @@ std::optional<Plan> RunAccount::finished_plan() const {
   return cut(*finished_->plan, request_.buckets.maximum());
 }
 
+RunAccount::~RunAccount() { stop_beating(); }
+
 void RunAccount::note(double seconds) {
+  {
+    const std::scoped_lock lock(mutex_);
+    noted_s_ = seconds;
+    noted_at_ = std::chrono::steady_clock::now();
+    put_if_due(seconds);
+  }
+  const bool has_own_clock = static_cast<bool>(request_.now_s);
+  if (!has_own_clock && !heart_.joinable())
+    heart_ = std::jthread([this](const std::stop_token& stop) { beat_until(stop); });
+}
+
+void RunAccount::beat(double passed_s) {
+  const std::scoped_lock lock(mutex_);
+  if (noted_s_ >= 0) put_if_due(noted_s_ + passed_s);
+}
+
+void RunAccount::beat_until(const std::stop_token& stop) {
+  std::unique_lock lock(mutex_);
+  const auto never = [] { return false; };
+  while (!stop.stop_requested()) {
+    changed_.wait_for(lock, stop, kBeat, never);
+    const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - noted_at_;
+    if (!stop.stop_requested()) put_if_due(noted_s_ + passed.count());
+  }
+}
+
+void RunAccount::stop_beating() {
+  if (!heart_.joinable()) return;
+  heart_.request_stop();
+  heart_.join();
+}
+
+void RunAccount::put_if_due(double seconds) {
   if (put_at_s_ >= 0 && seconds < put_at_s_ + kOften) return;
   put_at_s_ = seconds;
   run_.seconds = seconds;
@@ -109,6 +148,7 @@ void RunAccount::note(double seconds) {
 }
 
 void RunAccount::end(const Plan& plan, double seconds, bool is_finished) {
+  stop_beating();  // What it put after this would be without the plan.
   run_.seconds = seconds;
   run_.budget_s = is_finished ? request_.budget_s : 0;
   run_.plan = plan;

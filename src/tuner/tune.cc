@@ -37,6 +37,10 @@ Status validate(const TuneRequest& request) {
   if (std::isnan(request.budget_s)) {
     return invalid("the budget is not a number", "give seconds; 0 measures nothing");
   }
+  if (!(request.candidate_budget_s >= 0)) {
+    return invalid(fmt::format("a candidate's budget of {} s", request.candidate_budget_s),
+                   "give seconds; 0: no limit");
+  }
   for (const auto& [tokens, weight] : request.weights) {
     if (weight >= 0 && std::isfinite(weight)) continue;
     return invalid(fmt::format("weight {} of bucket {}", weight, tokens),
@@ -74,6 +78,7 @@ Plan empty_plan(const TuneRequest& request) {
   plan.runner = runner.name();
   plan.layout = runner.layout(runner.default_candidate(request.buckets.maximum()));
   plan.max_tokens = request.buckets.maximum();
+  plan.deterministic = request.deterministic;
   return plan;
 }
 

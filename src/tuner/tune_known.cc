@@ -46,9 +46,10 @@ Known::Known(MeasurementStore& store, std::string problem, std::string device)
     return;
   }
   for (MeasurementRecord& record : found.value()) {
-    // What did not fit in an earlier run may fit now.
+    // What did not fit in an earlier run, into memory or its own budget, may fit now.
     const bool may_fit_now =
-        !record.rejected.empty() && record.rejected_as == ErrorCode::kOutOfMemory;
+        !record.rejected.empty() &&
+        (record.rejected_as == ErrorCode::kOutOfMemory || record.phase == kOwnBudgetPhase);
     if (!may_fit_now) index(std::move(record));
   }
 }

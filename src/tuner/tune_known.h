@@ -10,6 +10,10 @@
 
 namespace moetune {
 
+/// The phase of a rejection for a candidate's own budget (TuneRequest::candidate_budget_s): it
+/// holds in the run that gave that budget.
+inline constexpr const char* kOwnBudgetPhase = "budget";
+
 /// Milliseconds since 1970, as records have it.
 int64_t unix_ms_now();
 

@@ -213,6 +213,19 @@ Result<Sample> Meter::sample(const Candidate& candidate, const Spot& spot, int s
   return sample;
 }
 
+Status Meter::charge(const Candidate& candidate, const Spot& spot, double seconds) {
+  const double most_s = request_.candidate_budget_s;
+  if (most_s <= 0) return {};
+  const int64_t tokens = spot.what.tokens;
+  double& all_s = charged_s_[fmt::format("{}|{}", identity(candidate), tokens)];
+  all_s += seconds;
+  if (all_s <= most_s || candidate == request_.runners[0]->default_candidate(tokens)) return {};
+  return Error{ErrorCode::kDeadline,
+               fmt::format("took {:.1f} s of compiling, checking and timing at {} tokens, where a "
+                           "candidate's budget is {:g} s",
+                           all_s, tokens, most_s)};
+}
+
 double Meter::floor_us(const Spot& spot, const Setting& setting) {
   const DevicePeak& peak = request_.peak;
   if (peak.bytes_per_s <= 0 && peak.operations_per_s <= 0) return 0;

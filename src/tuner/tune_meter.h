@@ -93,6 +93,14 @@ class Meter {
   bool is_out(const Candidate& candidate, const Spot& spot) const {
     return known_.rejected(candidate, spot) != nullptr;
   }
+  /// Seconds that candidates have taken so far, of compiling, checked runs and samples.
+  double worked_s() const {
+    const TuneTimes& spent = report_.spent;
+    return spent.compile + spent.check + spent.sample;
+  }
+  /// Of these, the last `seconds` were this candidate's, in a race at that bucket. kDeadline where
+  /// it has taken more than its own budget by now.
+  Status charge(const Candidate& candidate, const Spot& spot, double seconds);
   /// Notes why a candidate is out.
   void reject(const Candidate& candidate, const Spot& spot, const Error& error,
               const std::string& phase);
@@ -151,6 +159,7 @@ class Meter {
   bool lacked_room_ = false;  // Some candidate did.
   std::set<std::string> passed_;
   std::set<std::string> passed_somewhere_;
+  std::map<std::string, double> charged_s_;  // By candidate and bucket.
   std::map<std::string, std::string> layout_names_;
 
   TuneProgress progress_;

@@ -78,9 +78,9 @@ Status race_upwards(TuneState& state, BucketSearch& search, double end_s) {
   const size_t groups = state.space.groups().size();
   // Packs, where it measures: once for all, before the time is shared out.
   const BucketState& smallest = state.buckets[0];
-  const auto first =
-      state.meter.setting(state.spot(smallest.tokens, groups > 1 ? Scale::kSubset : Scale::kFull),
-                          state.space.fallback(smallest.tokens));
+  const Spot start = state.spot(smallest.tokens, groups > 1 ? Scale::kSubset : Scale::kFull);
+  search.compile_ahead(state.space.groups()[0], start);
+  const auto first = state.meter.setting(start, state.space.fallback(smallest.tokens));
   state.race_weights = race_weights(state, first.ok() ? first->fallback_us : 0);
   for (size_t i = 0; i < state.buckets.size(); ++i) {
     BucketState& bucket = state.buckets[i];

@@ -75,6 +75,19 @@ SearchResult BucketSearch::run(const LayoutGroup& group, const Spot& spot, doubl
   return result;
 }
 
+void BucketSearch::compile_ahead(const LayoutGroup& group, const Spot& spot) {
+  if (!meter_.may_measure()) return;
+  const Scope scope{group, spot, 0, space_.fallback(spot.what.tokens)};
+  const std::vector<Arm> arms = space_.arms(group, spot.what.tokens);
+  std::vector<Candidate> ahead{scope.fallback};
+  for (const Arm& arm : arms) add_once(ahead, arm.base);
+  for (const Arm& arm : arms) {
+    for (const Candidate& candidate : likely_later(scope, arm, 0, arm.base))
+      add_once(ahead, candidate);
+  }
+  meter_.prefetch(ahead);
+}
+
 void BucketSearch::note(const RaceResult& raced) {
   for (const Contender& ranked : raced.ranking) tried_.insert(ranked.candidate.text());
   for (const Candidate& rejected : raced.rejected) {
@@ -146,7 +159,8 @@ void BucketSearch::search_arm(const Scope& scope, const Arm& arm, double deadlin
   }
 }
 
-// Of the next stage: what ran well nearby, best first, then what differs least from the base.
+// Of a stage that comes later: what ran well nearby, best first, then what differs least from the
+// base.
 std::vector<Candidate> BucketSearch::likely_later(const Scope& scope, const Arm& arm, size_t stage,
                                                   const Candidate& base) {
   if (stage >= arm.scheme->stages.size()) return {};

@@ -34,6 +34,9 @@ class BucketSearch {
   /// fit.
   SearchResult run(const LayoutGroup& group, const Spot& spot, double deadline_s,
                    const std::vector<Candidate>& incumbents);
+  /// Tells the compilers what a search there will want first: they have nothing to do while weights
+  /// are packed.
+  void compile_ahead(const LayoutGroup& group, const Spot& spot);
 
  private:
   /// Stage times relative to the stage's best, by candidate text: what a neighbouring bucket may

@@ -206,6 +206,32 @@ Result<std::string> data_digest(Workbench& bench, const Case& what) {
   return fmt::format("{:016x}", digest);
 }
 
+Json ceilings_to_json(const Ceilings& ceilings) {
+  return Json{{"read_bytes", ceilings.read_bytes},
+              {"read_bytes_per_s", ceilings.read_bytes_per_s},
+              {"read", ceilings.read_name},
+              {"operations_per_s", ceilings.operations_per_s},
+              {"operations", ceilings.operations_name}};
+}
+
+Ceilings read_ceilings(JsonReader& reader) {
+  Ceilings ceilings;
+  int64_t bytes = -1;
+  double read = -1;
+  reader.required("read_bytes", bytes);
+  reader.optional("read_bytes_per_s", read);
+  reader.optional("read", ceilings.read_name);
+  reader.optional("operations_per_s", ceilings.operations_per_s);
+  reader.optional("operations", ceilings.operations_name);
+  const auto is_rate = [](double value) { return std::isfinite(value) && value >= 0; };
+  if (bytes < 0) reader.fail("read_bytes", "no size");
+  if (!is_rate(read)) reader.fail("read_bytes_per_s", "no rate");
+  if (!is_rate(ceilings.operations_per_s)) reader.fail("operations_per_s", "no rate");
+  ceilings.read_bytes = static_cast<size_t>(std::max<int64_t>(bytes, 0));
+  ceilings.read_bytes_per_s = read;
+  return ceilings;
+}
+
 Json error_to_json(const Error& error) {
   return Json{{"code", to_string(error.code)}, {"message", error.message}, {"hint", error.hint}};
 }

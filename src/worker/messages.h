@@ -8,6 +8,7 @@
 
 #include "base/json.h"
 #include "moetune/measuring.h"
+#include "tuner/ceilings.h"
 #include "worker/line_channel.h"
 
 namespace moetune::worker {
@@ -50,6 +51,11 @@ Result<Descriptor> file_of(const Tensors& tensors);
 /// its weights at full scale, then of the inputs of `what`'s sample 0. Two processes whose digits
 /// differ do not speak of the same data.
 Result<std::string> data_digest(Workbench& bench, const Case& what);
+
+/// {"read_bytes", "read_bytes_per_s", "read", "operations_per_s", "operations"}.
+Json ceilings_to_json(const Ceilings& ceilings);
+/// Fails the reader where a rate or a size is no number of a machine.
+Ceilings read_ceilings(JsonReader& reader);
 
 Json error_to_json(const Error& error);
 Error read_error(JsonReader& reader);

@@ -2,6 +2,7 @@
 // takes to run candidates of one problem.
 #pragma once
 
+#include <cstddef>
 #include <functional>
 #include <map>
 #include <memory>
@@ -10,6 +11,7 @@
 
 #include "moetune/measuring.h"
 #include "moetune/result.h"
+#include "tuner/ceilings.h"
 
 namespace moetune::worker {
 
@@ -25,6 +27,11 @@ class Place {
   /// Makes the same inputs and weights as the parent's workbench. Judges nothing.
   virtual Workbench& bench() = 0;
   virtual std::vector<TunableRunner*> runners() = 0;
+  /// What the device can do at best, `read_bytes` read at a time, with the operations that the
+  /// problem is computed with. May take some seconds. kUnsupported: nobody measures that here.
+  virtual Result<Ceilings> measure_ceilings(size_t /*read_bytes*/) {
+    return Error{ErrorCode::kUnsupported, "this helper measures no ceilings"};
+  }
 };
 
 /// Makers of places by the name of the operator. Thread-compatible.

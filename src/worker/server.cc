@@ -129,6 +129,7 @@ Result<Server::Answer> Server::perform(const std::string& what, JsonReader& requ
   if (what == "select") return select(session, request);
   if (what == "check") return check(session, request);
   if (what == "measure") return measure(session, request);
+  if (what == "ceilings") return ceilings(session, request);
   if (what == "prefetch") return prefetch(session, request);
   if (what == "unload") {
     session.executor->unload();
@@ -250,6 +251,16 @@ Result<Server::Answer> Server::prefetch(Session& session, JsonReader& request) {
   MOETUNE_ASSIGN_OR_RETURN(const std::vector<Candidate> candidates, read_candidates(request));
   session.executor->prefetch(candidates);
   return Answer{};
+}
+
+Result<Server::Answer> Server::ceilings(Session& session, JsonReader& request) {
+  int64_t read_bytes = 0;
+  request.required("read_bytes", read_bytes);
+  if (read_bytes < 0) request.fail("read_bytes", "no size");
+  if (!request.ok()) return request_error(request);
+  MOETUNE_ASSIGN_OR_RETURN(const Ceilings measured,
+                           session.place->measure_ceilings(static_cast<size_t>(read_bytes)));
+  return Answer{.fields = ceilings_to_json(measured), .files = {}};
 }
 
 Result<Server::Answer> Server::measure(Session& session, JsonReader& request) {

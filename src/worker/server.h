@@ -39,6 +39,7 @@ class Server {
   Result<Answer> select(Session& session, JsonReader& request);
   Result<Answer> prefetch(Session& session, JsonReader& request);
   Result<Answer> check(Session& session, JsonReader& request);
+  Result<Answer> ceilings(Session& session, JsonReader& request);
   Result<Answer> measure(Session& session, JsonReader& request);
   Result<std::vector<GivenSample>> given_samples(const Session& session, JsonReader& request);
 

@@ -40,6 +40,8 @@ class WorkerExecutor final : public Executor {
 
   /// Opens the place.
   Status open() { return sync(); }
+  /// measure_worker_ceilings() of an open place.
+  Result<Ceilings> ceilings(size_t read_bytes);
 
   Status load(std::span<const WeightLayout> layouts, Scale scale) override;
   Status select(const Case& c, int samples) override;
@@ -307,6 +309,18 @@ Result<Sample> WorkerExecutor::measure_one(const Candidate& candidate, int stage
   return candidate_error(candidate, {ErrorCode::kMeasurement, "no sample came back"});
 }
 
+Result<Ceilings> WorkerExecutor::ceilings(size_t read_bytes) {
+  Json ask = request("ceilings");
+  ask["read_bytes"] = read_bytes;
+  const Reply reply =
+      host_.ask(std::move(ask), {}, host_.options.policy.ceilings_s, "measuring ceilings");
+  if (reply.kind != Kind::kAnswer) return reply.error;
+  JsonReader reader(reply.answer.fields, "ceilings");
+  Ceilings ceilings = worker::read_ceilings(reader);
+  if (!reader.ok()) return reader.error();
+  return ceilings;
+}
+
 void WorkerExecutor::unload() {
   const bool is_there = host_.helper && helper_ == host_.started && has_session_;
   wanted_load_.reset();
@@ -344,6 +358,15 @@ Result<std::unique_ptr<Executor>> make_worker_executor(std::shared_ptr<WorkerHos
   auto executor = std::make_unique<WorkerExecutor>(std::move(host), std::move(place));
   MOETUNE_RETURN_IF_ERROR(executor->open());
   return std::unique_ptr<Executor>(std::move(executor));
+}
+
+Result<Ceilings> measure_worker_ceilings(std::shared_ptr<WorkerHost> host, WorkerPlace place,
+                                         size_t read_bytes) {
+  place.bench = nullptr;  // No data are judged.
+  place.sends_arguments = false;
+  WorkerExecutor executor(std::move(host), std::move(place));
+  MOETUNE_RETURN_IF_ERROR(executor.open());
+  return executor.ceilings(read_bytes);
 }
 
 }  // namespace moetune

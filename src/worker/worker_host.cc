@@ -44,21 +44,21 @@ Status WorkerHost::State::ensure() {
 
 worker::Reply WorkerHost::State::ask(Json request, std::span<const Descriptor> files, double run_s,
                                      const char* doing) {
-  using Kind = worker::Reply::Kind;
+  using Ending = worker::Reply::Kind;
   const worker::Limits limits{.run_s = run_s,
                               .compile_s = compile_limit_s(),
                               .stop_grace_s = options.policy.stop_grace_s,
                               .stop = stop_event.get(),
                               .doing = doing};
   worker::Reply reply = helper->ask(std::move(request), files, limits);
-  if (reply.kind == Kind::kAnswer) good();
-  if (reply.kind == Kind::kAnswer && reply.compile_seconds > 0) {
+  if (reply.kind == Ending::kAnswer) good();
+  if (reply.kind == Ending::kAnswer && reply.compile_seconds > 0) {
     compile_seconds.push_back(reply.compile_seconds);
     if (compile_seconds.size() > kRememberedCompiles)
       compile_seconds.erase(compile_seconds.begin());
   }
-  if (reply.kind == Kind::kDied) discard(reply.error.message);
-  if (reply.kind == Kind::kStopped) helper.reset();
+  if (reply.kind == Ending::kDied) discard(reply.error.message);
+  if (reply.kind == Ending::kStopped) helper.reset();
   return reply;
 }
 

@@ -21,6 +21,7 @@
 #include "base/descriptor.h"
 #include "moetune/measuring.h"
 #include "moetune/result.h"
+#include "tuner/ceilings.h"
 
 namespace moetune {
 
@@ -34,6 +35,7 @@ struct WorkerPolicy {
   double run_factor = 100;    ///< ... this times what its calls took the first candidate there.
   double first_run_s = 30;    ///< For the first one at a size, nothing is known: this, or ...
   double slowest_rate = 1e9;  ///< ... its least bytes and operations at this many a second.
+  double ceilings_s = 60;     ///< Measuring what the device can do at best takes some seconds.
   double stop_grace_s = 0.5;  ///< After a stop was requested, a request has this long to end.
   int strikes = 3;            ///< Deaths in a row without one good answer: then it gives up.
   size_t output_bytes = size_t{64} << 10;  ///< The last of what a helper printed is kept.
@@ -107,5 +109,11 @@ struct WorkerPlace {
 /// requested, or WorkerHost::trouble().
 Result<std::unique_ptr<Executor>> make_worker_executor(std::shared_ptr<WorkerHost> host,
                                                        WorkerPlace place);
+
+/// What the helper's device can do at best, `read_bytes` read at a time; nothing else should be at
+/// work there. Opens the place for it. Errors as of make_worker_executor(); kUnsupported also for a
+/// helper that measures no ceilings.
+Result<Ceilings> measure_worker_ceilings(std::shared_ptr<WorkerHost> host, WorkerPlace place,
+                                         size_t read_bytes);
 
 }  // namespace moetune

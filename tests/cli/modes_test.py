@@ -35,6 +35,23 @@ class Modes(program.ProgramTest):
         self.assertIs(plain.json()["deterministic"], False)
         self.assertEqual(self.explain("--config", self.config, "--deterministic")["tokens"], 8)
 
+    def test_a_plan_says_that_it_was_tuned_deterministic(self):
+        def said(*arguments):
+            run = self.run_program(*arguments)
+            self.assert_done(run)
+            return "deterministic" in run.out
+
+        explain = ["explain", self.model, *self.CPU, "--tokens", 8, "--config"]
+        self.assertTrue(json.loads(self.config.read_text())["plans"][0]["deterministic"])
+        self.assertTrue(said("show", self.config))
+        self.assertTrue(said(*explain, self.config))
+        self.assertIs(self.explain("--config", self.config)["decision"]["deterministic"], True)
+        plain = self.folder / "plain.json"
+        self.assert_done(self.run_program("tune", self.model, *self.CPU, "--tokens", 8, "--budget", "1s", "--out", plain))
+        self.assertNotIn("deterministic", json.loads(plain.read_text())["plans"][0])
+        self.assertFalse(said("show", plain))
+        self.assertFalse(said(*explain, plain))
+
     def test_pinned_runs_what_the_file_says(self):
         for command in [["explain"], ["verify"], ["bench", "--budget", "500ms"]]:
             run = self.run_program(*command, self.model, *self.CPU, "--tokens", "1,8", *self.pinned, "--json")

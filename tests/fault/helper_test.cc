@@ -130,6 +130,16 @@ TEST_F(FaultTest, AnOperatorThatTheHelperDoesNotHaveIsSaid) {
   EXPECT_EQ(host_->respawns(), 0);
 }
 
+TEST_F(FaultTest, AHelperThatMeasuresNoCeilingsSaysSoAndGoesOn) {
+  start();
+  const auto ceilings = measure_worker_ceilings(
+      host_, {.problem = bench_->problem(), .options = {}, .device_key = {}}, 1 << 20);
+  ASSERT_FALSE(ceilings.ok());
+  EXPECT_EQ(ceilings.error().code, ErrorCode::kUnsupported);
+  EXPECT_EQ(verdict("good"), "") << "and is nobody's death";
+  EXPECT_EQ(host_->respawns(), 0);
+}
+
 TEST_F(FaultTest, CtrlCIsForTheParent) {
   start();
   EXPECT_EQ(::getpgid(host_->pid()), host_->pid()) << "a terminal signals the group of the parent";

@@ -4,6 +4,7 @@ import json
 import os
 import pathlib
 import signal
+import sqlite3
 import time
 
 import program
@@ -61,6 +62,18 @@ class Interrupted(program.ProgramTest):
         self.assertTrue(result["saved"], err)
         self.assertFalse(runs(helper))
 
+    def test_deadlines_can_be_set(self):
+        run = self.run_program("tune", self.model, *self.ARGUMENTS, "--compile-deadline", "400ms", "--run-deadline", "20s",
+                               MOETUNE_WORKER=HANGING)
+        self.assert_done(run)
+        reasons = [rejected["reason"] for rejected in run.json()["rejected"]]
+        self.assertTrue(reasons)
+        self.assertTrue(all("longer than 0.4 s" in reason for reason in reasons), reasons)
+
+    def test_limits_of_a_candidate_must_be_times(self):
+        for flag in ["--candidate-budget", "--compile-deadline", "--run-deadline"]:
+            self.assert_error(2, "invalid_argument", [flag, "soon"], "tune", self.model, *self.ARGUMENTS[:-1], flag, "soon")
+
     def test_kill_9_in_a_hang_leaves_no_helper(self):
         process, helper = self.hanging()
         process.kill()
@@ -69,6 +82,11 @@ class Interrupted(program.ProgramTest):
         while runs(helper) and time.monotonic() < deadline:
             time.sleep(0.05)
         self.assertFalse(runs(helper))
+        # Of the step that hung all but the last second is in the account.
+        journal = sqlite3.connect(self.cache / "moetune" / "journal.db")
+        self.addCleanup(journal.close)
+        ((seconds,),) = journal.execute("SELECT seconds FROM run").fetchall()
+        self.assertGreater(seconds, 3 - 1.5, "it hung for three seconds, less what starting took")
 
 
 class Isolation(program.ProgramTest):

@@ -7,6 +7,7 @@ import program
 
 UNRULY = os.environ.get("MOETUNE_UNRULY_WORKER", "moetune-worker-unruly")
 REAL = os.environ.get("MOETUNE_REAL_WORKER", "moetune-worker")
+HANGING = os.environ.get("MOETUNE_HANGING_WORKER", "moetune-worker-hanging")
 NONE = "/nonexistent/moetune-worker"
 
 
@@ -51,6 +52,16 @@ class Policy(program.ProgramTest):
             self.assertEqual(self.bench(*plan)["isolation"], "worker")
             self.assertEqual(self.run_json("verify", *plan)["isolation"], "worker")
             self.assertEqual(self.bench(*plan, "--isolation", "in-process", worker=NONE)["isolation"], "in-process")
+
+    def test_ceilings_are_measured_where_candidates_run(self):
+        plan = self.plan()
+        tune = ["tune", "--budget", "300ms", "--no-journal", "--out", self.folder / "other.json"]
+        for command in [tune, ["bench", "--budget", "300ms", *plan, "--isolation", "worker"]]:
+            self.assertEqual(self.run_json(*command, worker=UNRULY)["ceilings"]["read"], "boasted", "the helper was asked")
+            self.assertIn("threads", self.run_json(*command, worker=REAL)["ceilings"]["read"])
+            run = self.run_program(command[0], self.model, *self.FAST, *command[1:], "--json", MOETUNE_WORKER=HANGING)
+            self.assertIn("measured by this process", run.err)
+            self.assertIn("threads", run.json()["ceilings"]["read"])
 
     def test_who_asks_for_a_helper_gets_it(self):
         self.assertEqual(self.bench("--isolation", "worker")["isolation"], "worker")

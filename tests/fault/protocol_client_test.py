@@ -199,7 +199,8 @@ class Faulty(ProtocolTest):
                ("select", {"session": 1, "case": {**self.CASE, "seed": 0}}), ("select", {"session": 1, "case": self.CASE, "samples": 0}),
                ("select", {"session": 1, "case": self.CASE, "arguments": [{"inputs": [], "outputs": []}]}),
                ("load", {"session": 1, "layouts": [], "scale": "half"}), ("open", {"session": 2, "problem": {"op": "x", "attributes": {}}}),
-               ("measure", {"session": 1, "candidates": 4}), (7, {"session": 1})]
+               ("measure", {"session": 1, "candidates": 4}), ("ceilings", {"session": 1}), ("ceilings", {"session": 1, "read_bytes": -1}),
+               ("ceilings", {"session": 1, "read_bytes": 1 << 20}), (7, {"session": 1})]
         for what, fields in bad:
             answer = helper.ask(what, **fields)
             self.assertIn("error", answer, (what, fields))
@@ -249,6 +250,10 @@ class Real(ProtocolTest):
         self.assertNotIn(b"\xff\xff", contents(answer["taken"][0]), "every value was written")
         answer = self.answered(helper.ask("measure", session=1, candidates=[candidate] * 3, stage=-1, calls=2))
         self.assertTrue(all(sample["us"] > 0 for sample in answer["samples"]), answer)
+        answer = self.answered(helper.ask("ceilings", session=1, read_bytes=4 << 20))
+        self.assertEqual(answer["read_bytes"], 4 << 20)
+        self.assertTrue(answer["read_bytes_per_s"] > 1e8 and answer["operations_per_s"] > 1e8, answer)
+        self.assertIn("1 threads", answer["read"])
 
     def test_a_problem_that_makes_no_sense_is_refused(self):
         helper = self.helper(REAL)

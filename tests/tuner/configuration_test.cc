@@ -59,6 +59,25 @@ TEST(Configuration, EveryFieldSurvivesARoundTripAndTwoSavesAreTheSameBytes) {
   EXPECT_EQ(before.to_json(), text);
 }
 
+TEST(Configuration, APlanSaysThatItWasTunedDeterministicAndOthersAreAsTheyWere) {
+  const std::string plain = sample().to_json();
+  EXPECT_EQ(plain.find("deterministic"), std::string::npos);
+  TunedConfiguration before = sample();
+  before.plans[0].deterministic = true;
+  const TunedConfiguration after = parsed(before.to_json());
+  EXPECT_EQ(after.plans, before.plans);
+  EXPECT_FALSE(after.plans[1].deterministic);
+  EXPECT_EQ(after.plans[0].extra_json, "") << "the field is known";
+  // A file that says of a plan that it was not is the same as one that says nothing.
+  const std::string said =
+      replaced(plain, "\"max_tokens\": 64", "\"max_tokens\": 64, \"deterministic\": false");
+  EXPECT_EQ(parsed(said).to_json(), plain);
+  EXPECT_NE(
+      message_of(replaced(plain, "\"max_tokens\": 64", "\"max_tokens\": 64, \"deterministic\": 1"))
+          .find("plans[0].deterministic"),
+      std::string::npos);
+}
+
 TEST(Configuration, TheOrderOfPlansIsTheOrderOfTheirKeys) {
   TunedConfiguration one = sample();
   TunedConfiguration other;

@@ -101,6 +101,10 @@ Status FakeExecutor::select(const Case& c, int samples) {
   return {};
 }
 
+void FakeExecutor::prefetch(std::span<const Candidate> candidates) {
+  if (world_.on_prefetch) world_.on_prefetch(candidates, is_loaded_);
+}
+
 double FakeExecutor::true_us(const Candidate& candidate, int stage) const {
   return world_.cost(candidate, case_.tokens, stage, scale_);
 }

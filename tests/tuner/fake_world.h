@@ -83,6 +83,7 @@ class FakeExecutor final : public Executor {
   explicit FakeExecutor(FakeWorld& world) : world_(world) {}
   Status load(std::span<const WeightLayout> layouts, Scale scale) override;
   Status select(const Case& c, int samples) override;
+  void prefetch(std::span<const Candidate> candidates) override;
   Result<CheckOutput> check(const Candidate& candidate, int sample,
                             std::span<const int64_t> rows) override;
   Result<std::vector<Sample>> measure(std::span<const Candidate* const> order, int stage,
@@ -121,6 +122,7 @@ class FakeWorld {
   std::function<Status(const Candidate&, const Case&)> fault;  ///< Fails to compile or run.
   std::function<double(const Candidate&, const Case&, double us)> lie;  ///< Reported time.
   std::function<void()> on_sample;
+  std::function<void(std::span<const Candidate>, bool is_loaded)> on_prefetch;
   int64_t full_chunks = 0;
   int64_t subset_chunks = 0;
   double load_s_per_chunk = 0.01;

@@ -49,6 +49,7 @@ TEST_F(TwoSchemes, TheFastestWinsWhereNobodyAsksForAnOrder) {
   const auto report = tune_problem(world_.request());
   ASSERT_TRUE(report.ok());
   EXPECT_EQ(report->plan.decisions.back().candidate, make("atomic", 4));
+  EXPECT_FALSE(report->plan.deterministic);
 }
 
 TEST_F(TwoSchemes, OneWithoutAnOrderIsNotEvenTriedInTheDeterministicMode) {
@@ -79,6 +80,9 @@ TEST_F(TwoSchemes, ATunerOfThatModeTunesInIt) {
   const auto report = tuner.tune(world_.request());
   ASSERT_TRUE(report.ok());
   EXPECT_EQ(report->plan.decisions.back().candidate.scheme, "ordered");
+  EXPECT_TRUE(report->plan.deterministic);
+  ASSERT_EQ(tuner.configuration().plans.size(), 1u);
+  EXPECT_TRUE(tuner.configuration().plans[0].deterministic) << "what is saved says so, too";
 }
 
 TEST_F(TwoSchemes, ADefaultWithoutAnOrderIsAnError) {

@@ -1,7 +1,10 @@
 // A budget is what a problem gets on a device, counted over runs (case 26).
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <set>
+#include <string>
 
 #include "tuner/fake_world.h"
 
@@ -194,6 +197,82 @@ TEST_F(TuneBudget, ARunWithoutRoomForSomethingIsNotTheEnd) {
   const TuneReport second = tune(budget);
   EXPECT_FALSE(second.from_store);
   EXPECT_EQ(kind_of(second.plan.decisions.back().candidate), "k0");
+}
+
+// Of all candidates k0 would win, but its compiler takes 3 s.
+class TuneCandidateBudget : public TuneBudget {
+ protected:
+  TuneCandidateBudget() {
+    world_->noise = nullptr;
+    world_->fault = [this](const Candidate& c, const Case&) -> Status {
+      const bool is_new = kind_of(c) == slow_ && compiled_.insert(c.text()).second;
+      if (is_new) world_->now_s += 3;
+      return {};
+    };
+  }
+
+  TuneReport tune_with(double candidate_budget_s) {
+    compiled_.clear();
+    TuneRequest request = world_->request();
+    request.budget_s = 200;
+    request.candidate_budget_s = candidate_budget_s;
+    return tune(request);
+  }
+  static int64_t times_rejected(const TuneReport& report, const std::string& kind) {
+    return std::count_if(report.rejected.begin(), report.rejected.end(),
+                         [&](const Rejection& r) { return kind_of(r.candidate) == kind; });
+  }
+
+  std::string slow_ = "k0";
+  std::set<std::string> compiled_;
+};
+
+TEST_F(TuneCandidateBudget, WhoTakesLongerIsRejectedWithThatReasonAndNotTriedAgain) {
+  const TuneReport report = tune_with(2);
+  EXPECT_EQ(times_rejected(report, "k0"), 2) << "one of each runner, at one size";
+  for (const Rejection& rejection : report.rejected) {
+    EXPECT_EQ(rejection.error.code, ErrorCode::kDeadline);
+    EXPECT_NE(rejection.error.message.find("candidate's budget is 2 s"), std::string::npos)
+        << rejection.error.message;
+  }
+  const int64_t tokens = report.rejected.at(0).tokens;
+  for (const Decision& decision : report.plan.decisions) {
+    const bool is_there = decision.from <= tokens && tokens <= decision.to;
+    EXPECT_TRUE(!is_there || kind_of(decision.candidate) == "k1") << "the next best";
+  }
+}
+
+TEST_F(TuneCandidateBudget, WithoutOneOrWithALargerOneTheSameCandidateWins) {
+  EXPECT_EQ(times_rejected(tune_with(2), "k0"), 2);
+  for (const double budget : {5.0, 0.0}) {
+    const TuneReport report = tune_with(budget);
+    EXPECT_EQ(report.earlier_s, 0) << "what was asked for is something else";
+    EXPECT_EQ(times_rejected(report, "k0"), 0);
+    for (const Decision& decision : report.plan.decisions)
+      EXPECT_EQ(kind_of(decision.candidate), "k0");
+  }
+}
+
+TEST_F(TuneCandidateBudget, TheDefaultIsExempt) {
+  slow_ = "default";
+  const TuneReport report = tune_with(0.001);
+  EXPECT_EQ(std::count_if(report.rejected.begin(), report.rejected.end(),
+                          [](const Rejection& r) {
+                            return r.candidate.runner == "fake" &&
+                                   kind_of(r.candidate) == "default";
+                          }),
+            0);
+  EXPECT_GT(report.plan.decisions.size(), 0u);
+}
+
+TEST_F(TuneCandidateBudget, MustBeANumberThatIsNotNegative) {
+  for (const double budget : {-1.0, std::nan("")}) {
+    TuneRequest request = world_->request();
+    request.candidate_budget_s = budget;
+    const auto report = AutoTuner(request.device).tune(request);
+    ASSERT_FALSE(report.ok());
+    EXPECT_EQ(report.error().code, ErrorCode::kInvalidArgument);
+  }
 }
 
 }  // namespace

@@ -56,6 +56,26 @@ TEST(Messages, ProblemsLayoutsAndErrorsAreKept) {
   }
 }
 
+TEST(Messages, CeilingsAreKeptAndMustBeNumbersOfAMachine) {
+  const Ceilings ceilings{4.1e12, size_t{256} << 20, 7.6e14, "read of 256 MiB", "cuBLASLt"};
+  const Json json = carried(ceilings_to_json(ceilings));
+  JsonReader reader(json, "");
+  const Ceilings read = read_ceilings(reader);
+  ASSERT_TRUE(reader.ok()) << reader.error().message;
+  EXPECT_EQ(read.read_bytes, ceilings.read_bytes);
+  EXPECT_EQ(read.read_bytes_per_s, ceilings.read_bytes_per_s);
+  EXPECT_EQ(read.operations_per_s, ceilings.operations_per_s);
+  EXPECT_EQ(read.read_name, ceilings.read_name);
+  EXPECT_EQ(read.operations_name, ceilings.operations_name);
+  for (const char* field : {"read_bytes", "read_bytes_per_s", "operations_per_s"}) {
+    Json bad = json;
+    bad[field] = -1;
+    JsonReader fields(bad, "");
+    read_ceilings(fields);
+    EXPECT_FALSE(fields.ok()) << field;
+  }
+}
+
 TEST(Messages, SamplesKeepTimesThatAreNoNumbers) {
   constexpr uint64_t kReasons = (uint64_t{1} << 63) + 4;
   for (const double us : {1.5, 0.0, -1.0, std::nan("")}) {

@@ -87,6 +87,10 @@ class UnrulyPlace final : public Place {
     for (const auto& runner : runners_) pointers.push_back(runner.get());
     return pointers;
   }
+  // What no machine can do, so that whoever shows it has asked here.
+  Result<moetune::Ceilings> measure_ceilings(size_t read_bytes) override {
+    return moetune::Ceilings{1e18, read_bytes, 1e21, "boasted", "boasted"};
+  }
 
  private:
   std::unique_ptr<Place> inner_;

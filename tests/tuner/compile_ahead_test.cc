@@ -1,0 +1,75 @@
+// What compilers do while the tuner is busy with something else.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "tuner/fake_world.h"
+#include "tuner/tune.h"
+
+namespace moetune {
+namespace {
+
+using testing::FakeWorld;
+
+// One compiler that takes a second for each candidate, in the order in which it is told of them;
+// packing takes five.
+class CompileAheadTest : public ::testing::Test {
+ protected:
+  CompileAheadTest() {
+    world_.full_chunks = world_.subset_chunks = 500;
+    world_.on_prefetch = [this](std::span<const Candidate> candidates, bool is_loaded) {
+      if (!is_loaded && told_before_packing_.empty()) {
+        for (const Candidate& candidate : candidates)
+          told_before_packing_.push_back(testing::kind_of(candidate));
+      }
+      for (const Candidate& candidate : candidates) begin(candidate);
+    };
+    world_.fault = [this](const Candidate& candidate, const Case&) -> Status {
+      begin(candidate);
+      const double ready_s = ready_s_.at(candidate.text());
+      waited_s_ += std::max(0.0, ready_s - world_.now_s);
+      world_.now_s = std::max(world_.now_s, ready_s);
+      if (world_.samples_taken == 0) waited_at_first_s_ = waited_s_;
+      return {};
+    };
+  }
+
+  void begin(const Candidate& candidate) {
+    if (ready_s_.contains(candidate.text())) return;
+    idle_from_s_ = std::max(idle_from_s_, world_.now_s) + 1;
+    ready_s_[candidate.text()] = idle_from_s_;
+  }
+
+  std::unique_ptr<testing::FakeRunner> runner_ =
+      testing::runner_with_kinds({"default", "a", "b", "c", "d"});
+  FakeWorld world_{{runner_.get()}, {4, 64}, [](const Candidate& c, int64_t, int, Scale) {
+                     return testing::kind_of(c) == "c" ? 500.0 : 1000.0;
+                   }};
+  std::map<std::string, double> ready_s_;
+  double idle_from_s_ = 0;
+  double waited_s_ = 0;
+  double waited_at_first_s_ = -1;
+  std::vector<std::string> told_before_packing_;
+};
+
+TEST_F(CompileAheadTest, CompilersWorkWhileWeightsArePackedOnWhatIsTriedFirst) {
+  const auto report = world_.tune();
+  ASSERT_TRUE(report.ok()) << report.error().message;
+  ASSERT_EQ(told_before_packing_.size(), 5u);
+  EXPECT_EQ(told_before_packing_[0], "default") << "it is the first to run";
+  EXPECT_EQ(waited_at_first_s_, 0) << "the default was ready when the weights were";
+  EXPECT_LT(waited_s_, 0.1) << "and so was everything else";
+  EXPECT_EQ(testing::kind_of(report->plan.decisions.back().candidate), "c");
+}
+
+TEST_F(CompileAheadTest, NothingIsCompiledWhereNothingIsMeasured) {
+  world_.budget_s = 0;
+  ASSERT_TRUE(world_.tune().ok());
+  EXPECT_TRUE(ready_s_.empty());
+}
+
+}  // namespace
+}  // namespace moetune
