@@ -18,11 +18,6 @@ namespace {
 constexpr int64_t kMostTokens = 1 << 20;
 constexpr uintptr_t kWorkspaceAlignment = 256;
 
-struct Compiled {
-  Candidate candidate;
-  std::shared_ptr<Executable> executable;
-};
-
 Status check_options(const FusedMoeSpec& spec, const FusedMoeOptions& options) {
   if (options.max_tokens < 1 || options.max_tokens > kMostTokens) {
     return Error{ErrorCode::kInvalidArgument,
@@ -58,6 +53,11 @@ Status check_mode(const FusedMoeOptions& options) {
 }  // namespace
 
 struct FusedMoe::State {
+  struct Compiled {
+    Candidate candidate;
+    std::shared_ptr<Executable> executable;
+  };
+
   FusedMoeSpec spec;
   FusedMoeOptions options;
   std::unique_ptr<Backend> backend;

@@ -15,7 +15,7 @@ namespace moetune {
 
 namespace {
 
-constexpr int64_t kFewTokens = 64;  // Take less time than starting threads.
+constexpr int64_t kTokensOfOneThread = 64;  // Take less time than starting threads.
 
 template <typename T>
 Status view(const Tensors& arguments, std::string_view name, DataType type,
@@ -90,7 +90,7 @@ Result<MoeInputs> make_inputs(const FusedMoeSpec& spec, const Workload& workload
   const uint64_t rows_seed = random_stream(seed, RandomUse::kHidden, sample).next();
   const RandomTable<uint16_t> table =
       kind == DataKind::kExact ? plus_and_minus_one() : normal_bf16_table(1);
-  in_parts(tokens < kFewTokens ? 1 : threads, tokens, [&](int64_t first, int64_t last) {
+  in_parts(tokens < kTokensOfOneThread ? 1 : threads, tokens, [&](int64_t first, int64_t last) {
     for (int64_t token = first; token < last; ++token) {
       Random own(rows_seed, static_cast<uint64_t>(token));
       fill_random(
