@@ -21,7 +21,7 @@ class Evidence(program.ProgramTest):
             self.tune(budget)
             result, entry = self.explain()
             journal = entry["journal"]
-            if journal["confirmed"]:
+            if journal["confirmed"] or entry["decision"]["resolved"]:
                 break
         self.assertTrue(result["journal"].startswith(str(self.cache)))
         whole = [race for race in journal["races"] if race["stage"] == "whole"]
@@ -44,11 +44,15 @@ class Evidence(program.ProgramTest):
             self.assertEqual(comparison["against"], entry["default"])
             self.assertGreater(comparison["rounds"], 0)
             self.assertIn(comparison["outcome"], ["better", "not_better", "no_loss", "loss", "unresolved"])
-        self.assertTrue(journal["confirmed"], "not even 32 s brought a confirmation")
+        # On some runs the default wins every race, and there is nobody to confirm.
+        decision = entry["decision"]
+        has_challenger = not (decision["resolved"] and decision["note"] == "no candidate was faster in the race")
+        self.assertEqual(bool(journal["confirmed"]), has_challenger, decision)
 
         text = self.run_program("explain", self.model, *self.FAST)
         self.assert_done(text)
-        for part in ["raced", "quartiles", "no candidate rejected", "confirmed", "rounds at 8 tokens of uniform", "measured by moetune"]:
+        confirmed = ["confirmed", "rounds at 8 tokens of uniform"] if has_challenger else []
+        for part in ["raced", "quartiles", "no candidate rejected", *confirmed, "measured by moetune"]:
             self.assertIn(part, text.out)
         for race in whole:
             if len(race["candidates"]) > 10:
