@@ -6,6 +6,7 @@
 #include "base/status_macros.h"
 #include "cpu/grouping.h"
 #include "cpu/stage.h"
+#include "ops/moe/format.h"
 
 namespace moetune::cpu {
 namespace {
@@ -14,11 +15,6 @@ constexpr int64_t kAlignment = 64;
 constexpr int64_t kColumnsPerTask = 512;
 
 int64_t aligned(int64_t bytes) { return ceil_div(bytes, kAlignment) * kAlignment; }
-
-bool rounds_activations(const FusedMoeSpec& spec) {
-  return spec.activations != ActivationFormat::kA16;
-}
-int64_t scales_of_row(int64_t k) { return ceil_div(k, 128); }
 
 // One f32 row of GEMM 2.
 int64_t y_stride(const FusedMoeSpec& spec) {
@@ -96,8 +92,8 @@ Workspace carve(Carver& carver, const FusedMoeSpec& spec, int64_t tokens, const 
   workspace.grouping.row_slot = carver.take<int32_t>(rows);
   if (rounds_activations(spec)) {
     workspace.x = carver.take<uint16_t>(tokens * spec.hidden);
-    workspace.x_scales = carver.take<float>(tokens * scales_of_row(spec.hidden));
-    workspace.h_scales = carver.take<float>(rows * scales_of_row(spec.intermediate));
+    workspace.x_scales = carver.take<float>(tokens * activation_scales(spec.hidden));
+    workspace.h_scales = carver.take<float>(rows * activation_scales(spec.intermediate));
   }
   workspace.h = carver.take<uint16_t>(rows * h_stride(spec));
   workspace.y = carver.take<float>(rows * y_stride(spec));
@@ -150,7 +146,7 @@ void round_rows(const KernelTable& kernels, const uint16_t* in, uint16_t* codes,
                 int64_t stride, int64_t columns, int64_t rows, TaskCounter& counter) {
   for (int64_t row = counter.next(); row < rows; row = counter.next())
     kernels.round_row(in + row * stride, codes + row * stride,
-                      scales + row * scales_of_row(columns), columns);
+                      scales + row * activation_scales(columns), columns);
 }
 
 void run_pass(const PanelWeights& weights, const LayerInputs& inputs, const LayerTactic& tactic,

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/integers.h"
+#include "ops/moe/format.h"
 
 namespace moetune::cpu {
 namespace {
@@ -34,16 +35,14 @@ const uint16_t* input_row(const Gemm1& gemm, int32_t row) {
 }
 const uint16_t* input_row(const Gemm2& gemm, int32_t row) { return gemm.h + row * gemm.h_stride; }
 
-constexpr int64_t kRoundBlocks = 128 / kBlock;  // Blocks of k that share a scale of activations.
-
-int64_t scales_of_row(int64_t k) { return ceil_div(k, kRoundBlocks * kBlock); }
+constexpr int64_t kRoundBlocks = kActivationBlock / kBlock;  // That share a scale of activations.
 
 const float* input_scales(const Gemm1& gemm, int32_t row) {
   if (gemm.hidden_scales == nullptr) return nullptr;
-  return gemm.hidden_scales + gemm.grouping.row_token[row] * scales_of_row(depth(gemm));
+  return gemm.hidden_scales + gemm.grouping.row_token[row] * activation_scales(depth(gemm));
 }
 const float* input_scales(const Gemm2& gemm, int32_t row) {
-  return gemm.h_scales == nullptr ? nullptr : gemm.h_scales + row * scales_of_row(depth(gemm));
+  return gemm.h_scales == nullptr ? nullptr : gemm.h_scales + row * activation_scales(depth(gemm));
 }
 
 template <typename Gemm>

@@ -1,6 +1,8 @@
 // Specifications and helpers that the tests of cuda.mma share.
 #pragma once
 
+#include <algorithm>
+#include <cstdlib>
 #include <random>
 #include <string>
 #include <vector>
@@ -86,6 +88,12 @@ inline std::vector<Tactic> sample_points(const Space& space, int64_t tokens, int
     if (space.why_excluded(point, tokens).empty()) points.push_back(std::move(point));
   }
   return points;
+}
+
+/// How many points of each stage are tried: MOETUNE_MMA_POINTS, or `usual`.
+inline int points_per_stage(int usual) {
+  const char* text = std::getenv("MOETUNE_MMA_POINTS");
+  return text == nullptr ? usual : std::max(1, std::atoi(text));
 }
 
 /// What GEMM 1 (0) or GEMM 2 (1) of a specification is to its kernel.

@@ -19,12 +19,6 @@ struct Sample {
   CompileRequest request;
 };
 
-/// MOETUNE_MMA_POINTS: how many points of each stage are compiled.
-int points_per_stage() {
-  const char* text = std::getenv("MOETUNE_MMA_POINTS");
-  return text == nullptr ? 1 : std::max(1, std::atoi(text));
-}
-
 /// A point of each stage of each scheme, another for each architecture and format.
 std::vector<Sample> samples(const Architecture& arch) {
   std::vector<Sample> list;
@@ -44,7 +38,7 @@ std::vector<Sample> samples(const Architecture& arch) {
         const uint64_t seed =
             static_cast<uint64_t>(arch.sm()) * 10 + static_cast<uint64_t>(spec.weights);
         for (const Tactic& point :
-             sample_points(scheme.stages[stage].space, tokens, points_per_stage(), seed)) {
+             sample_points(scheme.stages[stage].space, tokens, points_per_stage(1), seed)) {
           const GemmTactic tactic = read_gemm_tactic(path, point);
           const GemmRole role = role_of(spec, layout, stage);
           const std::string text = arch.text() + " " + kernel_expression(tactic, layout, role);

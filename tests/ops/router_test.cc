@@ -191,15 +191,5 @@ TEST(Router, AgreesWithTheReference) {
   }
 }
 
-TEST(Router, TokensAreRoutedOneByOne) {
-  const FusedMoeSpec spec = spec_of(5, 2);
-  const std::vector<float> logits = {0, 1, 2, 3, 4, /**/ 4, 3, 2, 1, 0, /**/ 0, 9, 0, 8, 0};
-  std::vector<int32_t> ids(6);
-  std::vector<float> weights(6);
-  route_tokens(spec, logits.data(), nullptr, 3, ids.data(), weights.data());
-  EXPECT_THAT(ids, ElementsAre(4, 3, 0, 1, 1, 3));
-  EXPECT_FLOAT_EQ(weights[4] + weights[5], 1);
-}
-
 }  // namespace
 }  // namespace moetune

@@ -30,28 +30,29 @@ void spread_bias(const MatrixLayout& m, const float* bias, float* out) {
   }
 }
 
-std::string why_scale_is_bad(DataType type, const void* scales, size_t index) {
+bool is_good_scale(DataType type, const void* scales, size_t index) {
   if (type == DataType::kF32) {
     const float scale = static_cast<const float*>(scales)[index];
-    return std::isfinite(scale) && scale >= 0 ? "" : fmt::format("{}", scale);
+    return std::isfinite(scale) && scale >= 0;
   }
   const uint8_t bits = static_cast<const uint8_t*>(scales)[index];
-  if (type == DataType::kUe8m0) {
-    return bits <= kernels::kMxfp4LargestScale ? ""
-           : bits == 0xFF                      ? "not a number"
-                                               : fmt::format("2^{}, above 2^27", bits - 127);
-  }
-  if (bits < 0x7F) return "";
+  return type == DataType::kUe8m0 ? bits <= kernels::kMxfp4LargestScale : bits < 0x7F;
+}
+
+std::string describe_bad_scale(DataType type, const void* scales, size_t index) {
+  if (type == DataType::kF32) return fmt::format("{}", static_cast<const float*>(scales)[index]);
+  const uint8_t bits = static_cast<const uint8_t*>(scales)[index];
+  if (type == DataType::kUe8m0)
+    return bits == 0xFF ? "not a number" : fmt::format("2^{}, above 2^27", bits - 127);
   return fmt::format("0x{:02X}: {}", bits, (bits & 0x7F) == 0x7F ? "not a number" : "negative");
 }
 
 Status check_scales(const Tensor& scales, int64_t expert) {
   for (size_t i = 0; i < static_cast<size_t>(scales.values()); ++i) {
-    const std::string reason = why_scale_is_bad(scales.type, scales.data, i);
-    if (reason.empty()) continue;
+    if (is_good_scale(scales.type, scales.data, i)) continue;
     return Error{ErrorCode::kInvalidArgument,
                  fmt::format("fused_moe: scale {} of '{}' of expert {} is {}", i, scales.name,
-                             expert, reason),
+                             expert, describe_bad_scale(scales.type, scales.data, i)),
                  fmt::format("is the tensor really {}, and undamaged?", to_string(scales.type))};
   }
   return {};

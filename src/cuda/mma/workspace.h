@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "cuda/mma/gemm_tactic.h"
+#include "ops/moe/format.h"
 
 namespace moetune::cuda {
 
@@ -37,14 +38,8 @@ WorkspaceLayout workspace_layout(const FusedMoeSpec& spec, const WeightLayout& l
 
 /// Whether hidden states are copied first, to rows of whole 16 bytes or rounded, and how many
 /// values such a row has.
-inline bool rounds_activations(const FusedMoeSpec& spec) {
-  return spec.activations != ActivationFormat::kA16;
-}
 inline bool copies_hidden(const FusedMoeSpec& spec) {
   return spec.hidden % 8 != 0 || rounds_activations(spec);
-}
-inline int64_t scales_of_row(int64_t columns) {
-  return (columns + kernels::kFp8BlockSize - 1) / kernels::kFp8BlockSize;
 }
 inline int64_t aligned_columns(const FusedMoeSpec& spec) { return (spec.hidden + 7) / 8 * 8; }
 

@@ -23,6 +23,15 @@ FormatParts format_parts(WeightFormat format);
 /// Bytes of one row of `k` values, without scales.
 int64_t row_bytes(WeightFormat format, int64_t k);
 
+/// Whether activations are rounded to codes with scales, and how many scales a row of `k` has.
+inline bool rounds_activations(const FusedMoeSpec& spec) {
+  return spec.activations != ActivationFormat::kA16;
+}
+inline constexpr int64_t kActivationBlock = 128;
+constexpr int64_t activation_scales(int64_t k) {
+  return (k + kActivationBlock - 1) / kActivationBlock;
+}
+
 /// The tensors of one expert's chunk, in the order of moe_spec.h: names, types and shapes; data is
 /// null. The specification must be valid.
 Tensors expert_tensors(const FusedMoeSpec& spec);

@@ -22,10 +22,10 @@ struct ReferenceRows {
 };
 
 /// The output rows of `tokens` (any order, repeats allowed) for the inputs among `arguments`, which
-/// are in host memory. h is rounded to bf16, as the operator is defined; nothing else is rounded
-/// before the result. The same bits for any number of threads (>= 1). kInvalidArgument where
-/// arguments or weights do not fit the specification; kUnsupported for weights other than bf16 and
-/// nvfp4; errors of `weights`.
+/// are in host memory. h is rounded to bf16, and x and h to the activation format, as the operator
+/// is defined; nothing else is rounded before the result. The same bits for any number of threads
+/// (>= 1). kInvalidArgument where arguments or weights do not fit the specification; errors of
+/// `weights`.
 Result<ReferenceRows> reference_rows(const FusedMoeSpec& spec, WeightSource& weights,
                                      const Tensors& arguments, std::span<const int64_t> tokens,
                                      int threads = 1);

@@ -132,12 +132,4 @@ void route(const FusedMoeSpec& spec, const float* logits, const float* bias, int
   weigh(spec.router, all_logits, chosen, chosen_weights);
 }
 
-void route_tokens(const FusedMoeSpec& spec, const float* logits, const float* bias, int64_t tokens,
-                  int32_t* ids, float* weights) {
-  for (int64_t token = 0; token < tokens; ++token) {
-    route(spec, logits + token * spec.global_experts, bias, ids + token * spec.top_k,
-          weights + token * spec.top_k);
-  }
-}
-
 }  // namespace moetune

@@ -34,9 +34,4 @@ inline constexpr float kRenormaliseEpsilon = 1e-20f;
 void route(const FusedMoeSpec& spec, const float* logits, const float* bias, int32_t* ids,
            float* weights);
 
-/// route() for each of `tokens` rows: logits [tokens, global_experts], ids and weights [tokens,
-/// top_k].
-void route_tokens(const FusedMoeSpec& spec, const float* logits, const float* bias, int64_t tokens,
-                  int32_t* ids, float* weights);
-
 }  // namespace moetune

@@ -41,7 +41,7 @@ struct Routing {
   std::vector<float> logits;  ///< [tokens, global_experts]; the specification's router makes `ids`
                               ///< and `weights` of them.
   std::vector<float> router_bias;  ///< [global_experts], with selection_bias only.
-  std::vector<int32_t> ids;        ///< [tokens, top_k]: what route_tokens() says, best first.
+  std::vector<int32_t> ids;        ///< [tokens, top_k]: what route() says, best first.
   std::vector<float> weights;      ///< [tokens, top_k]
 };
 

@@ -21,11 +21,6 @@ namespace {
 
 constexpr int64_t kTokens[] = {1, 2, 3, 7, 16, 33, 64, 127, 128, 129, 257, 1000};
 
-int points_per_stage() {
-  const char* text = std::getenv("MOETUNE_MMA_POINTS");
-  return text == nullptr ? 3 : std::max(1, std::atoi(text));
-}
-
 /// Inputs of one call on the device, and the rows of its output that are known to be right.
 struct DeviceCase {
   MoeInputs inputs;
@@ -113,9 +108,9 @@ class MmaGpu : public GpuTest {
                                                                             uint64_t seed) {
     std::vector<Candidate> list = {runner_->default_candidate(tokens)};
     for (const Scheme& scheme : runner_->schemes()) {
-      const auto first = sample_points(scheme.stages[0].space, tokens, points_per_stage(), seed);
+      const auto first = sample_points(scheme.stages[0].space, tokens, points_per_stage(3), seed);
       const auto second =
-          sample_points(scheme.stages[1].space, tokens, points_per_stage(), seed + 1);
+          sample_points(scheme.stages[1].space, tokens, points_per_stage(3), seed + 1);
       if (first.empty() || second.empty()) continue;
       for (size_t i = 0; i < std::max(first.size(), second.size()); ++i) {
         Candidate candidate = list.front();
