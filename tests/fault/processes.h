@@ -3,10 +3,12 @@
 
 #include <sys/types.h>
 
+#include <chrono>
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
 #include <string>
+#include <thread>
 #include <vector>
 
 namespace moetune::testing {
@@ -47,6 +49,18 @@ inline int running_in_group(pid_t group) {
   int count = 0;
   for (const ProcessInfo& info : all_processes()) count += info.group == group && info.is_running();
   return count;
+}
+
+/// How many of a group are left once they have had time to end: a process that was killed goes on
+/// for as long as the system takes to get to it, and only its own parent can wait for it. The tracer
+/// that a leak check starts is such a process too.
+inline int left_in_group(pid_t group) {
+  int left = running_in_group(group);
+  for (int tries = 0; tries < 500 && left > 0; ++tries) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    left = running_in_group(group);
+  }
+  return left;
 }
 
 /// Children of `parent`, ended ones included.
