@@ -1,0 +1,1 @@
+"""moetune's Python side: a host for kernels that live in Python (moetune.host)."""
