@@ -112,6 +112,9 @@ struct TuneRequest {
   std::string limits;
   std::map<int64_t, double>
       weights;  ///< Importance per bucket; empty: all equal. Matters where layouts compete.
+  /// Candidates to try first, by bucket: what another tool has found, say. One that does not fit in
+  /// its runner's space is left out.
+  std::map<int64_t, std::vector<Candidate>> suggestions;
   MeasurementPolicy policy;
 
   DeviceProperties device;  ///< Of `executor`'s device. AutoTuner fills it in where it is empty.
@@ -121,8 +124,8 @@ struct TuneRequest {
 
   Workbench* bench = nullptr;
   Executor* executor = nullptr;
-  Workbench* exact_bench =
-      nullptr;  ///< Winners must be right bit for bit here too; null: not checked.
+  Workbench* exact_bench = nullptr;  ///< Winners must be right bit for bit here too, as far as
+                                     ///< their runners have an exact check; null: not checked.
   Executor* exact_executor = nullptr;
   MeasurementStore* store = nullptr;  ///< null: the tuner's own, in memory.
   std::function<void(const TuneProgress&)> progress;

@@ -133,6 +133,10 @@ class TunableRunner {
   /// no floating-point additions in the order in which threads happen to come. A runner that has
   /// others says so here; its defaults must not be among them.
   virtual bool is_deterministic(const Candidate&) const { return true; }
+  /// Whether the operator's exact problem (TuneRequest::exact_bench) can be run with these kernels:
+  /// another activation, say, which kernels of others may not have. Where it cannot, what wins is
+  /// right only as far as the close check sees.
+  virtual bool has_exact_check() const { return true; }
   /// Device memory the candidate needs beside arguments and weights, at any number of tokens up to
   /// `tokens`.
   virtual size_t workspace_bytes(const Candidate&, int64_t tokens) const {

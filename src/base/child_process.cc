@@ -117,13 +117,33 @@ std::vector<std::string> helper_places(const std::string& program, const std::st
   return places;
 }
 
-std::vector<std::string> find_helper_program(const std::string& name) {
+namespace {
+
+std::vector<std::string> places_of_this_program() {
   std::error_code error;
   const fs::path program = fs::read_symlink("/proc/self/exe", error);
-  const fs::path module = own_library();
-  for (const std::string& place : helper_places(program.string(), module.string())) {
+  return helper_places(program.string(), own_library().string());
+}
+
+}  // namespace
+
+std::vector<std::string> find_helper_program(const std::string& name) {
+  for (const std::string& place : places_of_this_program()) {
     const fs::path helper = fs::path(place) / name;
     if (::access(helper.c_str(), X_OK) == 0) return {helper.string()};
+  }
+  return {};
+}
+
+std::string find_data_folder(const std::string& name) {
+  std::error_code error;
+  for (const std::string& place : places_of_this_program()) {
+    // Each is PREFIX/bin or PREFIX/libexec/moetune.
+    const fs::path folder(place);
+    const bool is_libexec = folder.filename() == "moetune";
+    const fs::path prefix = is_libexec ? folder.parent_path().parent_path() : folder.parent_path();
+    const fs::path found = prefix / "share" / "moetune" / name;
+    if (fs::is_directory(found, error)) return found.string();
   }
   return {};
 }

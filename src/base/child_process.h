@@ -26,6 +26,9 @@ inline constexpr int kHelperSocket = 3;
 std::vector<std::string> helper_places(const std::string& program, const std::string& module);
 /// The command of a helper program: the first that can be run. Empty where there is none.
 std::vector<std::string> find_helper_program(const std::string& name);
+/// The folder ../share/moetune/NAME from the running program, or from the library that moetune is
+/// in, as of helper_places(). Empty where there is none.
+std::string find_data_folder(const std::string& name);
 
 /// The two ends of a new socket pair, closed on exec. kIo where the system has none left.
 Result<std::pair<Descriptor, Descriptor>> make_socket_pair();

@@ -22,6 +22,9 @@ constexpr std::array kVariables = {
     VariableInfo{Variable::kNoColor, "NO_COLOR", "set to anything: no colour on a terminal"},
     VariableInfo{Variable::kWorker, "MOETUNE_WORKER",
                  "the helper program in which candidates run, instead of the one beside moetune"},
+    VariableInfo{Variable::kPython, "MOETUNE_PYTHON",
+                 "the Python that runs hosts of kernels, instead of the one beside moetune or the "
+                 "first python3 of PATH"},
     VariableInfo{Variable::kCudaPath, "MOETUNE_CUDA_PATH",
                  "folders, separated by ':', in which NVIDIA's libraries are looked for first"},
     VariableInfo{Variable::kJitCacheBytes, "MOETUNE_JIT_CACHE_BYTES",

@@ -18,6 +18,7 @@ enum class Variable : uint8_t {
   kHome,
   kNoColor,
   kWorker,
+  kPython,
   kCudaPath,
   kJitCacheBytes,
   kCudaHome,

@@ -12,6 +12,7 @@
 #include "base/status_macros.h"
 #include "cli/bench_record.h"
 #include "cli/command.h"
+#include "cli/host_flags.h"
 #include "cli/interrupts.h"
 #include "cli/job.h"
 #include "cli/mode_flags.h"
@@ -236,6 +237,7 @@ class BenchCommand final : public Command {
     flags.value("--isolation", "WHERE", &isolation_,
                 "Where kernels run: worker (a helper process) or in-process, the default where the "
                 "plan's evidence has proven them");
+    hosts_.declare(flags);
     mode_.declare(flags);
   }
   Result<Exit> run(Output& output) override;
@@ -254,6 +256,7 @@ class BenchCommand final : public Command {
   std::string note_;
   bool lookup_ = false;
   std::string isolation_;
+  HostFlags hosts_;
   ModeFlags mode_;
 };
 
@@ -291,15 +294,17 @@ Result<Exit> BenchCommand::run(Output& output) {
   MOETUNE_ASSIGN_OR_RETURN(const LayerFlags::Layer layer, layer_.read());
   if (!out_.empty()) MOETUNE_RETURN_IF_ERROR(check_can_write(out_));
   MOETUNE_ASSIGN_OR_RETURN(const Where where, parse_isolation(isolation_));
+  MOETUNE_ASSIGN_OR_RETURN(const std::vector<HostChoice> hosts, hosts_.read());
   MOETUNE_RETURN_IF_ERROR(mode_.check(config_));
   const Interrupts interrupts;
-  MOETUNE_ASSIGN_OR_RETURN(Job job, open_job(layer, device, traffic.seed, Purpose::kMeasure, output,
-                                             Where::kHere, mode_.tuner_options()));
+  MOETUNE_ASSIGN_OR_RETURN(
+      Job job, open_job(layer, device, traffic.seed, Purpose::kMeasure, output, Where::kHere,
+                        mode_.tuner_options(), {}, {hosts, traffic.tokens.back()}));
   MOETUNE_ASSIGN_OR_RETURN(const std::string config,
                            load_plan(job, config_, mode_, traffic.tokens.back(), output));
   MOETUNE_RETURN_IF_ERROR(
       place_candidates(job, device, traffic.seed, where, all_proven(job, traffic.tokens), output));
-  if (job.isolation) job.isolation.host->stop_on(interrupts.token());
+  stop_helpers_on(job, interrupts.token());
   const PlanHandle plan = job.tuner->handle(job.session->problem());
 
   BenchRecord record;
@@ -311,8 +316,8 @@ Result<Exit> BenchCommand::run(Output& output) {
   }
   Measurement measurement(job, plan, traffic.seed, budget_s, interrupts.token());
   MOETUNE_ASSIGN_OR_RETURN(record.rows, measurement.run(traffic.tokens, traffic.workloads));
-  if (job.isolation && !job.isolation.host->trouble().empty())
-    return Error{ErrorCode::kRun, job.isolation.host->trouble()};
+  if (const std::string trouble = trouble_of(job); !trouble.empty())
+    return Error{ErrorCode::kRun, trouble};
   MOETUNE_ASSIGN_OR_RETURN(record.cliffs, measurement.confirm(find_cliffs(record.rows)));
   for (const BenchRow& row : record.rows)
     raise_to_seen(record.ceilings, row.work, row.times.tuned_us);

@@ -6,6 +6,7 @@
 #include "base/status_macros.h"
 #include "cli/command.h"
 #include "cli/describe.h"
+#include "cli/host_flags.h"
 #include "cli/interrupts.h"
 #include "cli/job.h"
 #include "cli/progress.h"
@@ -25,7 +26,8 @@ class TuneCommand final : public Command {
   }
   const char* examples() const override {
     return "  moetune tune qwen3-30b-a3b --weights nvfp4\n"
-           "  moetune tune ./my-model --tokens 1..8192 --budget 5m --tp 2 --out tuned.json";
+           "  moetune tune ./my-model --tokens 1..8192 --budget 5m --tp 2 --out tuned.json\n"
+           "  moetune tune glm-5 --tp 8 --host vllm --budget 2m";
   }
   void declare(Flags& flags) override {
     layer_.declare(flags);
@@ -49,6 +51,7 @@ class TuneCommand final : public Command {
         "--isolation", "WHERE", &isolation_,
         "Where candidates run: worker (a helper process, the default where there is one) or "
         "in-process");
+    hosts_.declare(flags);
     flags.toggle("--deterministic", &deterministic_,
                  "Only kernels that give the same bits on every run");
   }
@@ -76,6 +79,7 @@ class TuneCommand final : public Command {
   std::string out_;
   TuneJournal journal_;
   std::string isolation_;
+  HostFlags hosts_;
   bool deterministic_ = false;
 };
 
@@ -121,16 +125,16 @@ Result<TuneReport> TuneCommand::tune(Job& job, const TrafficFlags::Values& traff
   if (memory_bytes) request.limits = fmt::format("memory={}", *memory_bytes);
   request.stop = std::move(stop);
   request.store = journal_.store();
-  WorkerHost* helper = job.isolation.host.get();
-  if (helper != nullptr) helper->stop_on(request.stop);
+  stop_helpers_on(job, request.stop);
   Progress progress;
   progress.show({"preparing", 0, budget_s});
   request.progress = [&progress](const TuneProgress& tuning) { progress.show(state_of(tuning)); };
   Result<TuneReport> report = job.tuner->tune(request);
   job.session->executor().unload();
-  job.session->exact_executor().unload();
-  if (helper != nullptr && report.ok() && !helper->trouble().empty())
-    report->warnings.push_back(helper->trouble());
+  if (Executor* exact = job.session->exact_executor()) exact->unload();
+  if (const std::string trouble = trouble_of(job); report.ok() && !trouble.empty())
+    report->warnings.push_back(trouble);
+  if (report.ok()) put_host(report->plan, job.hosts);
   return report;
 }
 
@@ -191,11 +195,15 @@ Result<Exit> TuneCommand::run(Output& output) {
   MOETUNE_ASSIGN_OR_RETURN(const DeviceFlags::Values device, device_.read());
   MOETUNE_ASSIGN_OR_RETURN(const LayerFlags::Layer layer, layer_.read());
   MOETUNE_ASSIGN_OR_RETURN(const Where where, parse_isolation(isolation_));
+  MOETUNE_ASSIGN_OR_RETURN(const std::vector<HostChoice> hosts, hosts_.read());
   if (!out_.empty()) MOETUNE_RETURN_IF_ERROR(check_can_write(out_));
   const Interrupts interrupts;
-  MOETUNE_ASSIGN_OR_RETURN(Job job, open_job(layer, device, traffic.seed, Purpose::kMeasure, output,
-                                             where, {.deterministic = deterministic_}, policy));
-  MOETUNE_ASSIGN_OR_RETURN(const std::string path, prepare_output(out_, job.device()));
+  MOETUNE_ASSIGN_OR_RETURN(
+      Job job, open_job(layer, device, traffic.seed, Purpose::kMeasure, output, where,
+                        {.deterministic = deterministic_}, policy, {hosts, traffic.tokens.back()}));
+  MOETUNE_ASSIGN_OR_RETURN(
+      const std::string path,
+      prepare_output(out_, usual_config_path(job.device(), hosts), job.device()));
   MOETUNE_RETURN_IF_ERROR(journal_.open(traffic.workloads.front(), job.device(), output));
 
   TuneOutcome outcome{.budget_s = budget_s,

@@ -9,6 +9,7 @@
 #include "cli/command.h"
 #include "cli/describe.h"
 #include "cli/every_tactic.h"
+#include "cli/host_flags.h"
 #include "cli/interrupts.h"
 #include "cli/job.h"
 #include "cli/mode_flags.h"
@@ -50,19 +51,32 @@ class Verification {
       if (runner->name() == candidate.runner)
         checks_[candidate.runner + '\n' + runner->layout(candidate)][tokens].push_back(candidate);
     }
-    total_ += 2 * static_cast<int>(traffic_.workloads.size());
+    const int sides = job_.session->exact_executor() == nullptr ? 1 : 2;
+    total_ += sides * static_cast<int>(traffic_.workloads.size());
   }
 
   Status run() {
     Progress progress;  // Silent again when this returns: results are printed next.
     MoeSession& session = *job_.session;
-    for (const Side& side : {Side{"exact", session.exact_bench(), session.exact_executor()},
-                             Side{"close", session.bench(), session.executor()}}) {
+    std::vector<Side> sides;
+    if (session.exact_executor() != nullptr)
+      sides.push_back({"exact", session.exact_bench(), *session.exact_executor()});
+    sides.push_back({"close", session.bench(), session.executor()});
+    for (const Side& side : sides) {
       for (const auto& [layout, by_tokens] : checks_)
         MOETUNE_RETURN_IF_ERROR(run_layout(side, layout, by_tokens, progress));
       side.executor.unload();
     }
     return {};
+  }
+
+  /// Runners that were checked closely only.
+  std::set<std::string> without_exact_check() const {
+    std::set<std::string> names;
+    for (const TunableRunner* runner : job_.session->runners()) {
+      if (!runner->has_exact_check()) names.insert(runner->name());
+    }
+    return names;
   }
 
   bool interrupted() const { return stop_.stop_requested(); }
@@ -76,6 +90,9 @@ class Verification {
     if (interrupted()) return {};
     const size_t split = key.find('\n');
     const WeightLayout layout{key.substr(0, split), key.substr(split + 1)};
+    if (&side.bench == &job_.session->exact_bench() &&
+        without_exact_check().contains(layout.runner))
+      return {};
     progress.show(
         {fmt::format("packing weights in layout {} ({})", layout.layout, side.name), share(), -1});
     MOETUNE_RETURN_IF_ERROR(side.executor.load({&layout, 1}, Scale::kFull));
@@ -163,6 +180,7 @@ class VerifyCommand final : public Command {
     flags.value("--isolation", "WHERE", &isolation_,
                 "Where kernels run: worker (a helper process) or in-process, the default where a "
                 "plan's evidence has proven them; --all has to prove them first");
+    hosts_.declare(flags);
     mode_.declare(flags);
   }
   Result<Exit> run(Output& output) override;
@@ -179,6 +197,7 @@ class VerifyCommand final : public Command {
   bool all_ = false;
   std::string limit_ = "1000000";
   std::string isolation_;
+  HostFlags hosts_;
   ModeFlags mode_;
 };
 
@@ -233,20 +252,24 @@ Result<Exit> VerifyCommand::run(Output& output) {
   MOETUNE_ASSIGN_OR_RETURN(const DeviceFlags::Values device, device_.read());
   MOETUNE_ASSIGN_OR_RETURN(const LayerFlags::Layer layer, layer_.read());
   MOETUNE_ASSIGN_OR_RETURN(const Where where, parse_isolation(isolation_));
+  MOETUNE_ASSIGN_OR_RETURN(const std::vector<HostChoice> hosts, hosts_.read());
   MOETUNE_RETURN_IF_ERROR(mode_.check(config_));
   const Interrupts interrupts;
-  MOETUNE_ASSIGN_OR_RETURN(Job job, open_job(layer, device, traffic.seed, Purpose::kMeasure, output,
-                                             Where::kHere, mode_.tuner_options()));
+  MOETUNE_ASSIGN_OR_RETURN(
+      Job job, open_job(layer, device, traffic.seed, Purpose::kMeasure, output, Where::kHere,
+                        mode_.tuner_options(), {}, {hosts, traffic.tokens.back()}));
   MOETUNE_ASSIGN_OR_RETURN(const std::string source,
                            load_plan(job, config_, mode_, traffic.tokens.back(), output));
   if (!source.empty()) output.note(fmt::format("with {}", source));
   const bool proven = !all_ && all_proven(job, traffic.tokens);
   MOETUNE_RETURN_IF_ERROR(place_candidates(job, device, traffic.seed, where, proven, output));
-  if (job.isolation) job.isolation.host->stop_on(interrupts.token());
-
+  stop_helpers_on(job, interrupts.token());
   Verification verification(job, traffic, interrupts.token());
   MOETUNE_RETURN_IF_ERROR(add_checks(job, traffic, static_cast<size_t>(limit), verification));
   MOETUNE_RETURN_IF_ERROR(verification.run());
+  for (const std::string& runner : verification.without_exact_check())
+    output.note(
+        fmt::format("{}: checked closely only; kernels of others have no exact check", runner));
   print(output, job, verification);
   if (verification.interrupted()) return Exit::kInterrupted;
   return verification.failures().empty() ? Exit::kDone : Exit::kFailed;

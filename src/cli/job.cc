@@ -6,6 +6,7 @@
 
 #include "base/status_macros.h"
 #include "cli/describe.h"
+#include "cli/host_flags.h"
 #include "cli/values.h"
 #include "engine/limited_backend.h"
 
@@ -55,7 +56,35 @@ Result<Isolation> isolate(Backend& backend, const FusedMoeSpec& spec,
   return Isolation{};
 }
 
+Status start_hosts(Job& job, const FusedMoeSpec& spec, const std::string& device,
+                   const HostedPart& hosted, const WorkerPolicy& policy) {
+  job.host_choices = hosted.hosts;
+  for (const HostChoice& choice : hosted.hosts) {
+    MOETUNE_ASSIGN_OR_RETURN(
+        KernelHost host, start_kernel_host(choice, *job.backend, device, spec, hosted.max_tokens,
+                                           hosted.suggested, policy));
+    job.hosts.push_back(std::move(host));
+  }
+  return {};
+}
+
 }  // namespace
+
+void stop_helpers_on(Job& job, const std::stop_token& stop) {
+  if (job.isolation) job.isolation.host->stop_on(stop);
+  for (KernelHost& host : job.hosts) {
+    if (host.process) host.process->stop_on(stop);
+  }
+}
+
+std::string trouble_of(const Job& job) {
+  if (job.isolation && !job.isolation.host->trouble().empty()) return job.isolation.host->trouble();
+  for (const KernelHost& host : job.hosts) {
+    if (host.process && !host.process->trouble().empty())
+      return fmt::format("the host {}: {}", host.choice.name, host.process->trouble());
+  }
+  return {};
+}
 
 uint64_t weight_bytes(const FusedMoeSpec& spec) {
   return static_cast<uint64_t>(expert_weight_bytes(spec)) *
@@ -82,8 +111,8 @@ Status place_candidates(Job& job, const DeviceFlags::Values& device, uint64_t se
   const FusedMoeSpec spec = job.session->spec();
   MOETUNE_ASSIGN_OR_RETURN(job.isolation, isolate(*job.backend, spec, device, where, {}, output));
   if (!job.isolation) return {};
-  MOETUNE_ASSIGN_OR_RETURN(
-      job.session, MoeSession::create(*job.backend, spec, seed, job.isolation, job.weights));
+  MOETUNE_ASSIGN_OR_RETURN(job.session, MoeSession::create(*job.backend, spec, seed, job.isolation,
+                                                           job.weights, job.hosts));
   return {};
 }
 
@@ -117,7 +146,8 @@ const char* isolation_name(const Job& job) { return job.isolation ? "worker" : "
 
 Result<Job> open_job(const LayerFlags::Layer& layer, const DeviceFlags::Values& device,
                      uint64_t seed, Purpose purpose, Output& output, Where where,
-                     const AutoTunerOptions& tuner, const WorkerPolicy& policy) {
+                     const AutoTunerOptions& tuner, const WorkerPolicy& policy,
+                     const HostedPart& hosted) {
   for (const std::string& note : layer.model.notes)
     output.note(fmt::format("{}: {}", layer.model.name, note));
   Job job;
@@ -136,8 +166,10 @@ Result<Job> open_job(const LayerFlags::Layer& layer, const DeviceFlags::Values& 
         limit_memory(std::move(job.backend), *device.memory_bytes, weight_bytes(layer.spec));
   MOETUNE_ASSIGN_OR_RETURN(job.isolation,
                            isolate(*job.backend, layer.spec, device, where, policy, output));
+  MOETUNE_RETURN_IF_ERROR(start_hosts(job, layer.spec, device.device, hosted, policy));
+  const FusedMoeSpec spec = job.hosts.empty() ? layer.spec : hosted_spec(layer.spec);
   Result<std::unique_ptr<MoeSession>> session =
-      MoeSession::create(*job.backend, layer.spec, seed, job.isolation, layer.weights);
+      MoeSession::create(*job.backend, spec, seed, job.isolation, layer.weights, job.hosts);
   if (!session.ok()) return with_other_formats(layer, std::move(session).error());
   job.session = std::move(session).value();
   job.tuner = std::make_unique<AutoTuner>(job.backend->device().properties(), tuner);
@@ -146,7 +178,7 @@ Result<Job> open_job(const LayerFlags::Layer& layer, const DeviceFlags::Values& 
 
 Result<std::string> load_configuration(Job& job, const std::string& path, Output& output) {
   const bool asked = !path.empty();
-  const std::string from = asked ? path : get_config_path(job.device());
+  const std::string from = asked ? path : usual_config_path(job.device(), job.host_choices);
   if (from.empty()) return from;
   Result<TunedConfiguration> configuration = TunedConfiguration::load(from);
   if (!configuration.ok()) {

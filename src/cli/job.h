@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <optional>
+#include <stop_token>
 #include <string>
 #include <vector>
 
@@ -11,17 +12,27 @@
 #include "cli/output.h"
 #include "engine/backend.h"
 #include "engine/isolation.h"
+#include "engine/kernel_host.h"
 #include "engine/moe_session.h"
 #include "moetune/autotuner.h"
 
 namespace moetune::cli {
 
+/// Kernels of others that take part, up to a number of tokens.
+struct HostedPart {
+  std::vector<HostChoice> hosts;  ///< Empty: moetune's own kernels only.
+  int64_t max_tokens = 1;
+  std::vector<Tactic> suggested = {};  ///< Points that belong to their spaces.
+};
+
 struct Job {
   ModelSpec model;
   std::optional<RealWeights> weights;  ///< In place of random ones.
   std::unique_ptr<Backend> backend;
-  Isolation isolation;                  ///< Of the session's candidates.
-  std::unique_ptr<MoeSession> session;  ///< Refers to `backend`.
+  Isolation isolation;                   ///< Of the session's own candidates.
+  std::vector<HostChoice> host_choices;  ///< As they were asked for, and ...
+  std::vector<KernelHost> hosts;         ///< ... running.
+  std::unique_ptr<MoeSession> session;   ///< Refers to `backend`.
   std::unique_ptr<AutoTuner> tuner;
 
   const DeviceProperties& device() const { return tuner->device(); }
@@ -52,7 +63,14 @@ Result<Where> parse_isolation(const std::string& text);
 /// What was assumed about the model goes to `output`.
 Result<Job> open_job(const LayerFlags::Layer& layer, const DeviceFlags::Values& device,
                      uint64_t seed, Purpose purpose, Output& output, Where where = Where::kHere,
-                     const AutoTunerOptions& tuner = {}, const WorkerPolicy& policy = {});
+                     const AutoTunerOptions& tuner = {}, const WorkerPolicy& policy = {},
+                     const HostedPart& hosted = {});
+
+/// Ends what helpers and hosts are at work on soon after a stop.
+void stop_helpers_on(Job& job, const std::stop_token& stop);
+
+/// Why a helper or a host is not brought back to work any more; empty: all are well.
+std::string trouble_of(const Job& job);
 
 /// Moves an open job's candidates to where they are to run, when its plan is known: where nobody
 /// asked for a place (kHelperOrHere), here if all of them are `proven` (is_proven()).

@@ -65,10 +65,11 @@ Status check_can_write(const std::string& path) {
   return {};
 }
 
-Result<std::string> prepare_output(const std::string& out, const DeviceProperties& device) {
+Result<std::string> prepare_output(const std::string& out, const std::string& usual,
+                                   const DeviceProperties& device) {
   std::string path = out;
   if (path.empty()) {
-    path = get_config_path(device);
+    path = usual;
     if (path.empty()) {
       return Error{
           ErrorCode::kNotFound,

@@ -9,10 +9,11 @@
 
 namespace moetune::cli {
 
-/// The file to write: `out`, or the usual place (whose folder is made) where it is empty. Fails
+/// The file to write: `out`, or `usual` (whose folder is made) where it is empty. Fails
 /// where a file could not be made there, or where one is that save_merged() would refuse (another
 /// device's, a newer format, no configuration at all).
-Result<std::string> prepare_output(const std::string& out, const DeviceProperties& device);
+Result<std::string> prepare_output(const std::string& out, const std::string& usual,
+                                   const DeviceProperties& device);
 
 /// That a file can be made at `path`: its folder is there and takes new files, and `path` is no
 /// folder itself.

@@ -13,13 +13,15 @@ bool is_proven(const Lookup& lookup) {
          evidence.chosen.samples > 0;
 }
 
+std::string device_name(Backend& backend, const std::string& request) {
+  if (request != "auto") return request;
+  return backend.device().properties().kind == "cpu" ? "cpu" : "cuda:0";
+}
+
 Result<Isolation> start_isolation(Backend& backend, const DeviceRequest& request,
                                   WorkerOptions options) {
   Isolation isolation;
-  // A device that was found by itself is named, so that the helper opens that one.
-  const bool is_cpu = backend.device().properties().kind == "cpu";
-  const bool is_found = request.name == "auto";
-  isolation.device["device"] = !is_found ? request.name : is_cpu ? "cpu" : "cuda:0";
+  isolation.device["device"] = device_name(backend, request.name);
   std::vector<int> processors = backend.processors();
   std::erase_if(processors, [](int number) { return number < 0; });
   if (!processors.empty()) {

@@ -37,6 +37,10 @@ struct DeviceRequest {
 /// may not.
 bool is_proven(const Lookup& lookup);
 
+/// What a helper is told to open for a device that was asked for as `request`: one that was found
+/// by itself ("auto") is named, so that the helper opens that one.
+std::string device_name(Backend& backend, const std::string& request);
+
 /// Starts a helper for a device that is open here. kNotFound where there is no helper program,
 /// kUnsupported for one of another version.
 Result<Isolation> start_isolation(Backend& backend, const DeviceRequest& request,

@@ -2,13 +2,16 @@
 // executors.
 #pragma once
 
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "engine/backend.h"
 #include "engine/isolation.h"
+#include "engine/kernel_host.h"
 #include "engine/real_weights.h"
 #include "moetune/autotuner.h"
 #include "moetune/measuring.h"
@@ -23,10 +26,13 @@ class MoeSession {
  public:
   /// kUnsupported where the backend has no runner for the specification. With `isolation` the
   /// executors run candidates in its helper, and its errors are added. With `weights` the layer's
-  /// own take the place of random ones, and open_weights()' errors are added.
+  /// own take the place of random ones, and open_weights()' errors are added. With `hosts`, which
+  /// must outlive the session, their kernels take part, in that order; moetune's own do where they
+  /// are among them, and the specification must be a hosted_spec().
   static Result<std::unique_ptr<MoeSession>> create(Backend& backend, const FusedMoeSpec& spec,
                                                     uint64_t seed, const Isolation& isolation = {},
-                                                    const std::optional<RealWeights>& weights = {});
+                                                    const std::optional<RealWeights>& weights = {},
+                                                    std::span<const KernelHost> hosts = {});
 
   const FusedMoeSpec& spec() const { return spec_; }
   Backend& backend() { return backend_; }
@@ -39,7 +45,8 @@ class MoeSession {
   Executor& executor() { return *executor_; }
   /// Integer data through a few experts of the same sizes: checked bit by bit.
   Workbench& exact_bench() { return *exact_bench_; }
-  Executor& exact_executor() { return *exact_executor_; }
+  /// Null where only kernels of others take part, which have no exact check.
+  Executor* exact_executor() { return exact_executor_.get(); }
 
   /// A request with all parts in place; the caller sets budget, workload, progress and stop.
   TuneRequest request(Buckets buckets);
@@ -48,6 +55,12 @@ class MoeSession {
   explicit MoeSession(Backend& backend, const FusedMoeSpec& spec)
       : backend_(backend), spec_(spec) {}
 
+  Status make_benches(uint64_t seed, const std::optional<RealWeights>& weights);
+  // Moetune's own kernels, and what runs them.
+  Status add_own(uint64_t seed, const Isolation& isolation,
+                 const std::optional<RealWeights>& weights);
+  Status add_hosted(const KernelHost& host);
+
   Backend& backend_;
   FusedMoeSpec spec_;
   std::vector<std::unique_ptr<TunableRunner>> runners_;
@@ -55,8 +68,12 @@ class MoeSession {
   std::vector<TunableRunner*> runner_pointers_;
   std::unique_ptr<Workbench> bench_;
   std::unique_ptr<Workbench> exact_bench_;
-  std::unique_ptr<Executor> executor_;
-  std::unique_ptr<Executor> exact_executor_;
+  std::shared_ptr<WeightFiles> weight_files_;  // Of `bench_`, for hosts.
+  std::vector<std::unique_ptr<Executor>> executors_;
+  std::map<std::string, Executor*> by_runner_;
+  std::unique_ptr<Executor> routed_;  // Where there are several.
+  Executor* executor_ = nullptr;
+  std::unique_ptr<Executor> exact_executor_;  // Null: no kernels of our own take part.
 };
 
 /// The specification that a layer's exact check runs: the same sizes, formats and kernels with few

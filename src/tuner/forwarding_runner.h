@@ -32,6 +32,7 @@ class ForwardingRunner : public TunableRunner {
   bool is_deterministic(const Candidate& candidate) const override {
     return runner_.is_deterministic(candidate);
   }
+  bool has_exact_check() const override { return runner_.has_exact_check(); }
   std::string why_excluded(const Candidate& candidate, int64_t tokens) const override {
     return runner_.why_excluded(candidate, tokens);
   }

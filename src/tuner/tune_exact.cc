@@ -4,6 +4,7 @@
 #include <array>
 
 #include "base/status_macros.h"
+#include "tuner/fit.h"
 #include "tuner/tune_state.h"
 
 namespace moetune {
@@ -87,6 +88,8 @@ void check_exactly(TuneState& state, double end_s) {
 
 bool is_exact(TuneState& state, const Candidate& candidate, int64_t tokens) {
   if (state.request.exact_bench == nullptr || state.request.exact_executor == nullptr) return true;
+  const TunableRunner* runner = find_runner(state.request.runners, candidate.runner);
+  if (runner != nullptr && !runner->has_exact_check()) return true;
   return state.meter.known().passed(candidate, state.spot(tokens, Scale::kSubset), "exact");
 }
 

@@ -53,6 +53,12 @@ void add_winner(const TuneState& state, size_t bucket, size_t group,
   if (!ranking.empty()) winners.push_back(ranking[0].candidate);
 }
 
+void add_suggestions(const TuneState& state, size_t bucket, std::vector<Candidate>& incumbents) {
+  const auto found = state.request.suggestions.find(state.buckets[bucket].tokens);
+  if (found == state.request.suggestions.end()) return;
+  incumbents.insert(incumbents.end(), found->second.begin(), found->second.end());
+}
+
 bool has_raced(const SearchResult& search, const Candidate& candidate) {
   return std::any_of(search.ranking.begin(), search.ranking.end(),
                      [&](const Contender& c) { return c.candidate == candidate; });
@@ -102,6 +108,7 @@ Status race_upwards(TuneState& state, BucketSearch& search, double end_s) {
       const double share = (deadline - now) / static_cast<double>(groups - group);
       std::vector<Candidate> incumbents;
       if (i > 0) add_winner(state, i - 1, group, incumbents);
+      add_suggestions(state, i, incumbents);
       bucket.searches[group] =
           search.run(state.space.groups()[group], spot, now + share, incumbents);
     }

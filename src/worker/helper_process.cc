@@ -64,21 +64,32 @@ std::string with_quote(std::string text, const OutputTail& output) {
 constexpr const char* kOneBuild =
     "install the helper and the program that uses moetune from one build";
 
-Error refusal(const std::string& program, const std::string& what_it_is) {
-  return {ErrorCode::kUnsupported, fmt::format("{} is {}", program, what_it_is), kOneBuild};
+std::string name_of(const WorkerOptions& options) {
+  return options.foreign_name.empty() ? options.command[0] : "the host " + options.foreign_name;
 }
 
-Status check_hello(const std::string& program, const Json& fields) {
+// Why that program cannot be a helper.
+Error refusal(const WorkerOptions& options, const std::string& why) {
+  if (options.foreign_name.empty())
+    return {ErrorCode::kUnsupported, name_of(options) + why, kOneBuild};
+  return {ErrorCode::kUnsupported, name_of(options) + why,
+          fmt::format("started as: {}", fmt::join(options.command, " "))};
+}
+
+Status check_hello(const WorkerOptions& options, const Json& fields) {
   std::string name, its_version;
   int protocol = 0;
   JsonReader reader(fields, "hello");
   reader.required("hello", name);
   reader.optional("protocol", protocol);
   reader.optional("version", its_version);
-  if (!reader.ok()) return refusal(program, "no helper of moetune: " + reader.error().message);
-  if (protocol == kProtocol && its_version == version()) return {};
-  return refusal(program, fmt::format("{} {} with protocol {}; {} with protocol {} is needed", name,
-                                      its_version, protocol, version(), kProtocol));
+  if (!reader.ok()) return refusal(options, " is no helper of moetune: " + reader.error().message);
+  const bool is_foreign = !options.foreign_name.empty();
+  if (protocol == kProtocol && (is_foreign || its_version == version())) return {};
+  const std::string needed = is_foreign ? fmt::format("protocol {}", kProtocol)
+                                        : fmt::format("{} with protocol {}", version(), kProtocol);
+  return refusal(options, fmt::format(" is {} {} with protocol {}; {} is needed", name, its_version,
+                                      protocol, needed));
 }
 
 }  // namespace
@@ -117,7 +128,7 @@ Result<std::unique_ptr<HelperProcess>> HelperProcess::start(const WorkerOptions&
                                                           options.policy.output_bytes));
   ends.second.reset();
   pipe.second.reset();
-  MOETUNE_RETURN_IF_ERROR(helper->hear_hello(options.command[0], options.policy.start_s));
+  MOETUNE_RETURN_IF_ERROR(helper->hear_hello(options));
   return helper;
 }
 
@@ -125,21 +136,20 @@ Result<std::unique_ptr<HelperProcess>> HelperProcess::attach(Descriptor socket,
                                                              const WorkerOptions& options) {
   std::unique_ptr<HelperProcess> helper(new HelperProcess(
       ChildProcess(), std::move(socket), Descriptor(), options.policy.output_bytes));
-  MOETUNE_RETURN_IF_ERROR(helper->hear_hello(options.command[0], options.policy.start_s));
+  MOETUNE_RETURN_IF_ERROR(helper->hear_hello(options));
   return helper;
 }
 
-Status HelperProcess::hear_hello(const std::string& program, double patience_s) {
-  const Limits limits{.run_s = patience_s, .doing = "starting"};
+Status HelperProcess::hear_hello(const WorkerOptions& options) {
+  const Limits limits{.run_s = options.policy.start_s, .doing = "starting"};
   const Conversation conversation{limits};
   for (Event event = Event::kNews; true; event = wait(conversation.deadline(), -1)) {
     const auto line = channel_.next();
-    if (!line.ok()) return refusal(program, "no helper of moetune: " + line.error().message);
-    if (line->has_value()) return check_hello(program, (*line)->fields);
+    if (!line.ok()) return refusal(options, " is no helper of moetune: " + line.error().message);
+    if (line->has_value()) return check_hello(options, (*line)->fields);
     if (event == Event::kNews) continue;
     const Reply reply = event == Event::kTime ? overdue(conversation) : gone(conversation);
-    return Error{ErrorCode::kUnsupported, fmt::format("{}: {}", program, reply.error.message),
-                 kOneBuild};
+    return refusal(options, ": " + reply.error.message);
   }
 }
 

@@ -71,7 +71,7 @@ class HelperProcess {
         output_end_(std::move(output)),
         output_(output_bytes) {}
 
-  Status hear_hello(const std::string& program, double patience_s);
+  Status hear_hello(const WorkerOptions& options);
   /// Waits until there is something new, or `until`.
   enum class Event : uint8_t { kNews, kTime, kStop, kGone };
   Event wait(Clock::time_point until, int stop);

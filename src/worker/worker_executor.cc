@@ -40,8 +40,9 @@ class WorkerExecutor final : public Executor {
 
   /// Opens the place.
   Status open() { return sync(); }
-  /// measure_worker_ceilings() of an open place.
-  Result<Ceilings> ceilings(size_t read_bytes);
+  const WorkerPolicy& policy() const { return host_.options.policy; }
+  /// The answer to a request that neither loads nor runs anything.
+  Result<Json> question(Json request, double limit_s, const char* doing);
 
   Status load(std::span<const WeightLayout> layouts, Scale scale) override;
   Status select(const Case& c, int samples) override;
@@ -67,6 +68,7 @@ class WorkerExecutor final : public Executor {
   // One step of that; nothing where nothing is lacking.
   std::optional<Reply> next_step();
   Reply open_session();
+  Reply send_load();
   Reply send_selection();
   // The same before a candidate's request, unless it is one that must not be made: what fails is
   // not the candidate's fault.
@@ -112,17 +114,13 @@ Status WorkerExecutor::sync() {
 }
 
 std::optional<Reply> WorkerExecutor::next_step() {
-  const WorkerPolicy& policy = host_.options.policy;
   if (!has_session_) {
     Reply reply = open_session();
     has_session_ = reply.kind == Kind::kAnswer;
     return reply;
   }
   if (wanted_load_ && !has_load_) {
-    Json load = request("load");
-    load["layouts"] = worker::layouts_to_json(wanted_load_->layouts);
-    load["scale"] = worker::scale_name(wanted_load_->scale);
-    Reply reply = host_.ask(std::move(load), {}, policy.load_s, "packing weights");
+    Reply reply = send_load();
     has_load_ = reply.kind == Kind::kAnswer;
     return reply;
   }
@@ -171,6 +169,20 @@ Reply WorkerExecutor::open_session() {
                       "install moetune and moetune-worker of one build together"}};
   }
   return reply;
+}
+
+Reply WorkerExecutor::send_load() {
+  Json load = request("load");
+  load["layouts"] = worker::layouts_to_json(wanted_load_->layouts);
+  load["scale"] = worker::scale_name(wanted_load_->scale);
+  std::span<const Descriptor> files;
+  if (place_.weights) {
+    const auto weights = place_.weights->at(wanted_load_->scale);
+    if (!weights.ok()) return {.kind = Kind::kError, .error = weights.error()};
+    load["weights"] = worker::tensors_to_json((*weights)->tensors);
+    files = std::span(&(*weights)->file, 1);
+  }
+  return host_.ask(std::move(load), files, host_.options.policy.load_s, "packing weights");
 }
 
 Reply WorkerExecutor::send_selection() {
@@ -309,16 +321,12 @@ Result<Sample> WorkerExecutor::measure_one(const Candidate& candidate, int stage
   return candidate_error(candidate, {ErrorCode::kMeasurement, "no sample came back"});
 }
 
-Result<Ceilings> WorkerExecutor::ceilings(size_t read_bytes) {
-  Json ask = request("ceilings");
-  ask["read_bytes"] = read_bytes;
-  const Reply reply =
-      host_.ask(std::move(ask), {}, host_.options.policy.ceilings_s, "measuring ceilings");
-  if (reply.kind != Kind::kAnswer) return reply.error;
-  JsonReader reader(reply.answer.fields, "ceilings");
-  Ceilings ceilings = worker::read_ceilings(reader);
-  if (!reader.ok()) return reader.error();
-  return ceilings;
+Result<Json> WorkerExecutor::question(Json request, double limit_s, const char* doing) {
+  MOETUNE_RETURN_IF_ERROR(sync());
+  request["session"] = session_;
+  Reply reply = host_.ask(std::move(request), {}, limit_s, doing);
+  if (reply.kind != Kind::kAnswer) return std::move(reply.error);
+  return std::move(reply.answer.fields);
 }
 
 void WorkerExecutor::unload() {
@@ -360,13 +368,37 @@ Result<std::unique_ptr<Executor>> make_worker_executor(std::shared_ptr<WorkerHos
   return std::unique_ptr<Executor>(std::move(executor));
 }
 
+namespace {
+
+// For questions no data are needed.
+WorkerPlace without_data(WorkerPlace place) {
+  place.bench = nullptr;
+  place.sends_arguments = false;
+  place.weights = nullptr;
+  return place;
+}
+
+}  // namespace
+
 Result<Ceilings> measure_worker_ceilings(std::shared_ptr<WorkerHost> host, WorkerPlace place,
                                          size_t read_bytes) {
-  place.bench = nullptr;  // No data are judged.
-  place.sends_arguments = false;
-  WorkerExecutor executor(std::move(host), std::move(place));
-  MOETUNE_RETURN_IF_ERROR(executor.open());
-  return executor.ceilings(read_bytes);
+  WorkerExecutor executor(std::move(host), without_data(std::move(place)));
+  MOETUNE_ASSIGN_OR_RETURN(const Json answer,
+                           executor.question({{"do", "ceilings"}, {"read_bytes", read_bytes}},
+                                             executor.policy().ceilings_s, "measuring ceilings"));
+  JsonReader reader(answer, "ceilings");
+  Ceilings ceilings = worker::read_ceilings(reader);
+  if (!reader.ok()) return reader.error();
+  return ceilings;
+}
+
+Result<WorkerQuestion> make_worker_question(std::shared_ptr<WorkerHost> host, WorkerPlace place) {
+  auto executor = std::make_shared<WorkerExecutor>(std::move(host), without_data(std::move(place)));
+  MOETUNE_RETURN_IF_ERROR(executor->open());
+  return WorkerQuestion([executor](Json request) {
+    return executor->question(std::move(request), executor->policy().start_s,
+                              "answering a question");
+  });
 }
 
 }  // namespace moetune

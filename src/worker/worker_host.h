@@ -12,6 +12,7 @@
 #include <sys/types.h>
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <stop_token>
@@ -19,6 +20,7 @@
 #include <vector>
 
 #include "base/descriptor.h"
+#include "base/json.h"
 #include "moetune/measuring.h"
 #include "moetune/result.h"
 #include "tuner/ceilings.h"
@@ -51,6 +53,9 @@ struct WorkerOptions {
   /// The helper program and its first arguments; empty: find_worker_program().
   std::vector<std::string> command;
   WorkerPolicy policy;
+  /// Of a host of other kernels (docs/worker-protocol.md), whose version is its own: what messages
+  /// call it. Empty: the program is moetune-worker of this build.
+  std::string foreign_name;
 };
 
 /// One helper process, replaced when it dies. Shared by the executors of one device. Not
@@ -88,6 +93,26 @@ class WorkerHost {
   std::unique_ptr<State> state_;
 };
 
+/// A bench's weights as files in memory, for helpers that do not make them: each tensor of all
+/// chunks together, [chunks, ...], tensor after tensor. Made when first asked for, and kept, so
+/// that several helpers share them. Not thread-safe; the bench must outlive it.
+class WeightFiles {
+ public:
+  struct File {
+    Tensors tensors;  ///< Without data: in the order in which they are in the file.
+    Descriptor file;
+  };
+
+  explicit WeightFiles(Workbench& bench) : bench_(bench) {}
+  /// Errors are the source's, kUnsupported where chunks differ in shape, and kIo or kOutOfMemory
+  /// where there is no room.
+  Result<const File*> at(Scale scale);
+
+ private:
+  Workbench& bench_;
+  std::map<Scale, File> files_;
+};
+
 /// What an executor in a helper works on.
 struct WorkerPlace {
   Problem problem;
@@ -100,6 +125,8 @@ struct WorkerPlace {
   Workbench* bench = nullptr;
   /// Sends the bench's arguments instead of having the helper make them.
   bool sends_arguments = false;
+  /// Sends the weights too. Null: the helper makes them, or the operator has none.
+  std::shared_ptr<WeightFiles> weights;
 };
 
 /// Opens the place in the helper. Errors are the helper's; kUnsupported where its device is another
@@ -115,5 +142,13 @@ Result<std::unique_ptr<Executor>> make_worker_executor(std::shared_ptr<WorkerHos
 /// helper that measures no ceilings.
 Result<Ceilings> measure_worker_ceilings(std::shared_ptr<WorkerHost> host, WorkerPlace place,
                                          size_t read_bytes);
+
+/// Asks a helper something of a problem: a request's fields go in, the answer's come out.
+using WorkerQuestion = std::function<Result<Json>(Json request)>;
+
+/// For requests that neither load nor run anything ("describe", say): opens the place, again
+/// whenever a new helper has taken the last one's place, and adds the session. Errors as of
+/// make_worker_executor(), and those that the helper answers. Not thread-safe.
+Result<WorkerQuestion> make_worker_question(std::shared_ptr<WorkerHost> host, WorkerPlace place);
 
 }  // namespace moetune

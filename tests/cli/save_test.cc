@@ -85,7 +85,7 @@ TEST_F(Save, NothingIsLostWhereNothingWasKnown) {
 }
 
 TEST_F(Save, TakesAPlaceThatCanBeWrittenAndLeavesNoTraceThere) {
-  const auto prepared = prepare_output(path("new.json"), device());
+  const auto prepared = prepare_output(path("new.json"), "", device());
   ASSERT_TRUE(prepared.ok()) << prepared.error().message;
   EXPECT_EQ(*prepared, path("new.json"));
   EXPECT_TRUE(fs::is_empty(folder_));
@@ -93,8 +93,8 @@ TEST_F(Save, TakesAPlaceThatCanBeWrittenAndLeavesNoTraceThere) {
 
 TEST_F(Save, TakesAFileOfThisDeviceAndNoOther) {
   const std::string file = saved(plan(1, 1));
-  EXPECT_TRUE(prepare_output(file, device()).ok());
-  const auto other = prepare_output(file, device("64"));
+  EXPECT_TRUE(prepare_output(file, "", device()).ok());
+  const auto other = prepare_output(file, "", device("64"));
   ASSERT_FALSE(other.ok());
   EXPECT_EQ(other.error().code, ErrorCode::kInvalidArgument);
   EXPECT_THAT(other.error().message, HasSubstr("cores"));
@@ -103,9 +103,9 @@ TEST_F(Save, TakesAFileOfThisDeviceAndNoOther) {
 
 TEST_F(Save, RefusesAFileThatIsNoConfigurationButTakesAnEmptyOne) {
   std::ofstream(path("words.json")) << "words";
-  EXPECT_FALSE(prepare_output(path("words.json"), device()).ok());
+  EXPECT_FALSE(prepare_output(path("words.json"), "", device()).ok());
   std::ofstream(path("empty.json")).flush();
-  EXPECT_TRUE(prepare_output(path("empty.json"), device()).ok());
+  EXPECT_TRUE(prepare_output(path("empty.json"), "", device()).ok());
 }
 
 TEST_F(Save, SaysWhatIsWrongWithAPlace) {

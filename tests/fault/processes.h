@@ -52,8 +52,8 @@ inline int running_in_group(pid_t group) {
 }
 
 /// How many of a group are left once they have had time to end: a process that was killed goes on
-/// for as long as the system takes to get to it, and only its own parent can wait for it. The tracer
-/// that a leak check starts is such a process too.
+/// for as long as the system takes to get to it, and only its own parent can wait for it. The
+/// tracer that a leak check starts is such a process too.
 inline int left_in_group(pid_t group) {
   int left = running_in_group(group);
   for (int tries = 0; tries < 500 && left > 0; ++tries) {

@@ -21,6 +21,7 @@ class UnusualRunner final : public TunableRunner {
   std::vector<std::string> layouts() const override { return {"rows", "tiles"}; }
   std::string layout(const Candidate& candidate) const override { return candidate.scheme; }
   bool is_deterministic(const Candidate&) const override { return false; }
+  bool has_exact_check() const override { return false; }
   std::string why_excluded(const Candidate&, int64_t) const override { return "unusual"; }
   size_t workspace_bytes(const Candidate&, int64_t) const override { return 77; }
   Result<std::shared_ptr<Executable>> compile(const Candidate&, int64_t) override {
@@ -54,6 +55,7 @@ void expect_forwarded(TunableRunner& runner, UnusualRunner& original) {
   EXPECT_EQ(runner.layouts(), original.layouts());
   EXPECT_EQ(runner.layout(candidate), "rows");
   EXPECT_FALSE(runner.is_deterministic(candidate));
+  EXPECT_FALSE(runner.has_exact_check());
   EXPECT_NE(runner.why_excluded(candidate, 3), "");
   EXPECT_EQ(runner.workspace_bytes(candidate, 3), 77u);
   EXPECT_EQ(runner.compile(candidate, 3).error().message, "unusual");
