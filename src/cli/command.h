@@ -60,6 +60,7 @@ class Command {
 };
 
 std::unique_ptr<Command> make_bench_command();
+std::unique_ptr<Command> make_compare_command();
 std::unique_ptr<Command> make_devices_command();
 std::unique_ptr<Command> make_explain_command();
 std::unique_ptr<Command> make_journal_export_command();

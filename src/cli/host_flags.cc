@@ -10,17 +10,21 @@
 namespace moetune::cli {
 namespace {
 
-// A host's name or command as a part of a file's name.
+// A host's name or command as a part of a file's name: words without their folders.
 std::string file_name_part(const std::string& name) {
   std::string part;
+  size_t word = 0;  // Where the current one begins.
   for (const char c : name) {
     const bool is_plain =
         (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
-    if (is_plain) {
+    if (c == '/') {
+      part.resize(word);
+    } else if (is_plain) {
       part += c;
     } else if (!part.empty() && part.back() != '-') {
       part += '-';
     }
+    if (c == ' ') word = part.size();
   }
   return part.substr(0, 64);
 }

@@ -17,6 +17,7 @@ std::vector<std::unique_ptr<Command>> all_commands() {
   std::vector<std::unique_ptr<Command>> commands;
   commands.push_back(make_tune_command());
   commands.push_back(make_bench_command());
+  commands.push_back(make_compare_command());
   commands.push_back(make_show_command());
   commands.push_back(make_explain_command());
   commands.push_back(make_verify_command());

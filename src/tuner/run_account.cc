@@ -31,6 +31,8 @@ std::string terms_of(const TuneRequest& request) {
   if (request.candidate_budget_s > 0)
     terms += fmt::format(" candidate_budget={}", request.candidate_budget_s);
   if (!request.limits.empty()) terms += " limits=" + request.limits;
+  // What everything is compared with.
+  if (request.runners.size() > 1) terms += " default=" + request.runners[0]->name();
   for (const auto& [tokens, weight] : request.weights)
     terms += fmt::format(" weight@{}={}", tokens, weight);
   return terms;

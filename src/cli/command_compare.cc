@@ -1,0 +1,337 @@
+// moetune compare: kernels of several hosts at the same sizes, each with its default and with what
+// tuning chose of it, in one run.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <filesystem>
+#include <memory>
+
+#include "base/file.h"
+#include "base/statistics.h"
+#include "base/status_macros.h"
+#include "cli/command.h"
+#include "cli/compare_record.h"
+#include "cli/describe.h"
+#include "cli/host_flags.h"
+#include "cli/interrupts.h"
+#include "cli/job.h"
+#include "cli/progress.h"
+#include "cli/save.h"
+#include "cli/values.h"
+#include "cli/version.h"
+#include "tuner/configuration.h"
+#include "tuner/tune_meter.h"
+
+namespace moetune::cli {
+namespace {
+
+constexpr int kLeastRounds = 5;
+constexpr int kMostRounds = 100;
+
+/// One host's kernels, and the plan that was made of them alone.
+struct Side {
+  std::string host;
+  std::vector<TunableRunner*> runners;
+  std::unique_ptr<AutoTuner> tuner;
+  bool has_plan = false;
+};
+
+std::vector<Side> sides_of(const Job& job) {
+  std::vector<Side> sides;
+  for (const KernelHost& host : job.hosts) {
+    Side& side = sides.emplace_back();
+    side.host = host.choice.name;
+    for (TunableRunner* runner : job.session->runners()) {
+      const bool is_hosted = !runner->has_exact_check();
+      const bool is_its = std::any_of(host.kernels.runners.begin(), host.kernels.runners.end(),
+                                      [&](const auto& own) { return own.get() == runner; });
+      if (host.choice.is_own() ? !is_hosted : is_its) side.runners.push_back(runner);
+    }
+  }
+  return sides;
+}
+
+/// Puts the plan of a file in force where it is of this layer and of this side's runners. False
+/// where it is not.
+Result<bool> load_side(const Job& job, Side& side, const std::string& path, Output& output) {
+  MOETUNE_ASSIGN_OR_RETURN(const TunedConfiguration file, TunedConfiguration::load(path));
+  const Plan* plan = file.find(job.session->problem());
+  const bool is_its = plan != nullptr && std::any_of(side.runners.begin(), side.runners.end(),
+                                                     [&](const TunableRunner* runner) {
+                                                       return runner->name() == plan->runner;
+                                                     });
+  if (!is_its) return false;
+  MOETUNE_ASSIGN_OR_RETURN(const std::vector<std::string> differences,
+                           side.tuner->load(file, AutoTuner::Source::kUser));
+  for (const std::string& words : differences) output.note(fmt::format("{}: {}", path, words));
+  for (const std::string& words : side.tuner->validate(job.session->problem(), side.runners))
+    output.note(fmt::format("{}: {}", path, words));
+  side.has_plan = true;
+  return true;
+}
+
+class Comparison {
+ public:
+  Comparison(Job& job, std::vector<Side>& sides, uint64_t seed, std::stop_token stop)
+      : job_(job), sides_(sides), seed_(seed), stop_(std::move(stop)) {
+    for (const Side& side : sides_) {
+      record_.contestants.push_back({side.host, false});
+      if (side.has_plan) record_.contestants.push_back({side.host, true});
+    }
+  }
+
+  Result<CompareRecord> run(const std::vector<int64_t>& tokens,
+                            const std::vector<std::string>& workloads, double budget_s) {
+    Progress progress;  // Silent again when this returns: results are printed next.
+    progress.show({"packing weights", 0, -1});
+    MOETUNE_RETURN_IF_ERROR(job_.session->executor().load(layouts(tokens), Scale::kFull));
+    const auto end = Clock::now() + std::chrono::duration<double>(budget_s);
+    const size_t total = tokens.size() * workloads.size();
+    for (const std::string& workload : workloads) {
+      for (const int64_t count : tokens) {
+        const double left_s = std::chrono::duration<double>(end - Clock::now()).count();
+        const size_t done = record_.rows.size();
+        progress.show({fmt::format("{} tokens, {}", count, workload),
+                       static_cast<double>(done) / static_cast<double>(total),
+                       std::max(left_s, 0.0)});
+        auto row = measure({count, workload, seed_}, left_s / static_cast<double>(total - done));
+        const bool is_stop = !row.ok() && row.error().code == ErrorCode::kInterrupted;
+        if (stop_.stop_requested() || is_stop) return std::move(record_);
+        if (!row.ok()) return std::move(row).error();
+        record_.rows.push_back(std::move(row).value());
+      }
+    }
+    return std::move(record_);
+  }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  /// What each contestant runs at that size.
+  std::vector<Candidate> candidates(int64_t tokens) const {
+    std::vector<Candidate> found;
+    for (const Side& side : sides_) {
+      found.push_back(side.runners.front()->default_candidate(tokens));
+      if (!side.has_plan) continue;
+      const Lookup lookup = side.tuner->handle(job_.session->problem()).find(tokens);
+      found.push_back(lookup.decision != nullptr && !lookup.decision->is_default
+                          ? lookup.decision->candidate
+                          : found.back());
+    }
+    return found;
+  }
+
+  std::vector<WeightLayout> layouts(const std::vector<int64_t>& tokens) const {
+    std::vector<WeightLayout> needed;
+    for (const int64_t count : tokens) {
+      for (const Candidate& candidate : candidates(count)) {
+        for (const TunableRunner* runner : job_.session->runners()) {
+          if (runner->name() != candidate.runner) continue;
+          WeightLayout layout{candidate.runner, runner->layout(candidate)};
+          if (std::find(needed.begin(), needed.end(), layout) == needed.end())
+            needed.push_back(std::move(layout));
+        }
+      }
+    }
+    return needed;
+  }
+
+  std::string why_wrong(const Candidate& candidate, const Case& where) {
+    Workbench& bench = job_.session->bench();
+    const std::vector<int64_t> rows = bench.check_rows(where, Scale::kFull, 0);
+    const auto output = job_.session->executor().check(candidate, 0, rows);
+    if (!output.ok()) return output.error().message;
+    if (!output->damage.empty()) return output->damage;
+    return bench.judge(where, Scale::kFull, 0, rows, output->outputs).reason;
+  }
+
+  Result<CompareRow> measure(const Case& where, double seconds) {
+    Executor& executor = job_.session->executor();
+    const std::vector<Candidate> all = candidates(where.tokens);
+    CompareRow row{.tokens = where.tokens, .workload = where.workload, .rounds = 0, .cells = {}};
+    MOETUNE_RETURN_IF_ERROR(executor.select(where, 1));
+    std::vector<size_t> running;  // The contestants that are timed.
+    for (size_t i = 0; i < all.size(); ++i) {
+      CompareCell& cell = row.cells.emplace_back();
+      cell.candidate = all[i].text();
+      cell.is_default = record_.contestants[i].is_tuned && all[i] == all[i - 1];
+      if (cell.is_default) continue;
+      cell.failed = why_wrong(all[i], where);
+      if (stop_.stop_requested()) return Error{ErrorCode::kInterrupted, "stopped"};
+      if (cell.failed.empty()) running.push_back(i);
+    }
+    if (!running.empty()) MOETUNE_RETURN_IF_ERROR(time(where, seconds, all, running, row));
+    for (size_t i = 1; i < row.cells.size(); ++i) {
+      if (!row.cells[i].is_default) continue;
+      row.cells[i] = row.cells[i - 1];
+      row.cells[i].is_default = true;
+    }
+    return row;
+  }
+
+  // Each round times all of them, beginning with another one each time.
+  Status time(const Case& where, double seconds, const std::vector<Candidate>& all,
+              const std::vector<size_t>& running, CompareRow& row) {
+    Executor& executor = job_.session->executor();
+    const Candidate* const once[] = {&all[running[0]]};
+    MOETUNE_ASSIGN_OR_RETURN(const std::vector<Sample> first, executor.measure(once, -1, 1));
+    const Setting setting = setting_for(MeasurementPolicy(), first[0].us);
+    if (setting.routings > 1) MOETUNE_RETURN_IF_ERROR(executor.select(where, setting.routings));
+    const auto end = Clock::now() + std::chrono::duration<double>(seconds);
+    std::vector<std::vector<double>> us(all.size());
+    // The first round records what the others replay.
+    for (row.rounds = -1; row.rounds < kMostRounds && !stop_.stop_requested(); ++row.rounds) {
+      if (row.rounds >= kLeastRounds && Clock::now() >= end) break;
+      for (size_t turn = 0; turn < running.size(); ++turn) {
+        const size_t i = running[(turn + static_cast<size_t>(row.rounds + 1)) % running.size()];
+        const Candidate* const one[] = {&all[i]};
+        MOETUNE_ASSIGN_OR_RETURN(const auto samples, executor.measure(one, -1, setting.calls));
+        if (row.rounds >= 0) us[i].push_back(samples[0].us);
+      }
+    }
+    for (const size_t i : running) {
+      if (us[i].empty()) return Error{ErrorCode::kInterrupted, "stopped"};
+      CompareCell& cell = row.cells[i];
+      const Quartiles spread = quartiles(us[i]);
+      cell.median_us = spread.median;
+      cell.q1_us = spread.q1;
+      cell.q3_us = spread.q3;
+      const std::vector<double>& base = us[running[0]];
+      if (base.size() == us[i].size()) cell.speedup = paired_ratio(base, us[i], 0.95);
+    }
+    return {};
+  }
+
+  Job& job_;
+  std::vector<Side>& sides_;
+  uint64_t seed_;
+  std::stop_token stop_;
+  CompareRecord record_;
+};
+
+class CompareCommand final : public Command {
+ public:
+  const char* name() const override { return "compare"; }
+  const char* summary() const override {
+    return "Measure kernels of several engines at the same sizes, default and tuned";
+  }
+  const char* examples() const override {
+    return "  moetune compare qwen3-30b-a3b --host moetune,vllm,torch --tokens 1..8192\n"
+           "  moetune compare glm-5 --tp 8 --host moetune,vllm --config ours.json,theirs.json";
+  }
+  void declare(Flags& flags) override {
+    layer_.declare(flags);
+    layer_.declare_layer(flags);
+    device_.declare(flags);
+    traffic_.declare(flags, "Numbers of tokens to measure at; default 1..1024");
+    hosts_.declare(flags);
+    flags.value("--budget", "TIME", &budget_, "Time to measure; default 60s");
+    flags.value("--config", "LIST", &configs_,
+                "Tuned configurations, each of one host; default: where `tune --host NAME` puts "
+                "them");
+    flags.value("--out", "FILE", &out_, "Also write the JSON object to a file");
+    flags.value("--note", "TEXT", &note_, "Kept in the record: a commit, say");
+  }
+  Result<Exit> run(Output& output) override;
+
+ private:
+  Status load_plans(const Job& job, std::vector<Side>& sides, Output& output) const;
+  Status report(Output& output, const Job& job, const CompareRecord& record,
+                bool interrupted) const;
+
+  LayerFlags layer_;
+  DeviceFlags device_;
+  TrafficFlags traffic_{"1..1024", "uniform"};
+  HostFlags hosts_;
+  std::string budget_ = "60s";
+  std::string configs_;
+  std::string out_;
+  std::string note_;
+};
+
+std::vector<std::string> split(const std::string& list) {
+  std::vector<std::string> parts;
+  for (size_t begin = 0; begin < list.size();) {
+    const size_t end = std::min(list.find(',', begin), list.size());
+    if (end > begin) parts.push_back(list.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return parts;
+}
+
+Status CompareCommand::load_plans(const Job& job, std::vector<Side>& sides, Output& output) const {
+  for (size_t i = 0; i < sides.size(); ++i) {
+    Side& side = sides[i];
+    side.tuner = std::make_unique<AutoTuner>(job.device());
+    std::vector<std::string> files = split(configs_);
+    if (configs_.empty()) {
+      std::error_code error;
+      const std::string usual = usual_config_path(job.device(), {job.host_choices[i]});
+      if (std::filesystem::exists(usual, error)) files = {usual};
+    }
+    for (const std::string& file : files) {
+      MOETUNE_ASSIGN_OR_RETURN(const bool is_loaded, load_side(job, side, file, output));
+      if (is_loaded) break;
+    }
+    if (!side.has_plan)
+      output.note(fmt::format("{}: no plan of this layer; `moetune tune` with --host {} makes one",
+                              side.host, side.host));
+  }
+  return {};
+}
+
+Status CompareCommand::report(Output& output, const Job& job, const CompareRecord& record,
+                              bool interrupted) const {
+  Json versions = Json::object();
+  for (const KernelHost& host : job.hosts)
+    versions[host.choice.name] = strings_to_json(host.kernels.versions);
+  Json object = {{"moetune", version()},
+                 {"note", note_},
+                 {"device", describe(job.device())},
+                 {"problem", describe_problem(job)},
+                 {"versions", std::move(versions)},
+                 {"interrupted", interrupted}};
+  object.update(record.to_json());
+  output.object(object);
+  output.text(fmt::format("{} on {}\n{}\n\n{}", job.model.name, job.device().name,
+                          job.session->problem().key(), record.to_text()));
+  if (out_.empty()) return {};
+  MOETUNE_RETURN_IF_ERROR(replace_file(out_, print_json(object)));
+  output.text(fmt::format("Written to {}\n", out_));
+  return {};
+}
+
+Result<Exit> CompareCommand::run(Output& output) {
+  MOETUNE_ASSIGN_OR_RETURN(const double budget_s, parse_duration("--budget", budget_));
+  MOETUNE_ASSIGN_OR_RETURN(const TrafficFlags::Values traffic, traffic_.read(/*many=*/true));
+  MOETUNE_ASSIGN_OR_RETURN(const DeviceFlags::Values device, device_.read());
+  MOETUNE_ASSIGN_OR_RETURN(const LayerFlags::Layer layer, layer_.read());
+  MOETUNE_ASSIGN_OR_RETURN(const std::vector<HostChoice> hosts, hosts_.read());
+  if (hosts.empty()) {
+    return Error{ErrorCode::kInvalidArgument, "nothing to compare",
+                 "name hosts, as in --host moetune,vllm"};
+  }
+  if (!out_.empty()) MOETUNE_RETURN_IF_ERROR(check_can_write(out_));
+  const Interrupts interrupts;
+  MOETUNE_ASSIGN_OR_RETURN(Job job,
+                           open_job(layer, device, traffic.seed, Purpose::kMeasure, output,
+                                    Where::kHelperOrHere, {}, {}, {hosts, traffic.tokens.back()}));
+  stop_helpers_on(job, interrupts.token());
+  std::vector<Side> sides = sides_of(job);
+  MOETUNE_RETURN_IF_ERROR(load_plans(job, sides, output));
+  Comparison comparison(job, sides, traffic.seed, interrupts.token());
+  MOETUNE_ASSIGN_OR_RETURN(const CompareRecord record,
+                           comparison.run(traffic.tokens, traffic.workloads, budget_s));
+  if (const std::string trouble = trouble_of(job); !trouble.empty())
+    return Error{ErrorCode::kRun, trouble};
+  const bool interrupted = interrupts.token().stop_requested();
+  MOETUNE_RETURN_IF_ERROR(report(output, job, record, interrupted));
+  return interrupted ? Exit::kInterrupted : Exit::kDone;
+}
+
+}  // namespace
+
+std::unique_ptr<Command> make_compare_command() { return std::make_unique<CompareCommand>(); }
+
+}  // namespace moetune::cli
