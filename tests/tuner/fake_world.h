@@ -33,8 +33,10 @@ class FakeRunner final : public TunableRunner {
   bool is_deterministic(const Candidate& candidate) const override {
     return !deterministic || deterministic(candidate);
   }
+  bool has_exact_check() const override { return exactly_checkable; }
   Result<std::shared_ptr<Executable>> compile(const Candidate& candidate, int64_t) override;
 
+  bool exactly_checkable = true;
   void set_version(int version) { version_ = version; }
   std::function<std::string(const Candidate&)> layout_of;
   std::vector<std::string> all_layouts;  ///< Empty: the default's alone.

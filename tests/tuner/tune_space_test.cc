@@ -215,5 +215,59 @@ TEST(TuneExact, WhereTheExactProblemCannotBeSetUpTheDefaultStays) {
   EXPECT_TRUE(at(report.plan, 8).is_default);
 }
 
+TEST(TuneExact, ARunnerWithoutAnExactCheckCanWinAndIsNotAskedForOne) {
+  const auto runner = runner_with_kinds({"default", "good"});
+  runner->exactly_checkable = false;
+  const auto us = [](const Candidate& c, int64_t, int, Scale) {
+    return kind_of(c) == "default" ? 1000.0 : 700.0;
+  };
+  FakeWorld world({runner.get()}, {8}, us);
+  FakeWorld exact({runner.get()}, {8}, us);
+  TuneRequest request = world.request();
+  request.exact_bench = &exact.bench;
+  request.exact_executor = &exact.executor;
+  const TuneReport report = tuned(world, request);
+  EXPECT_EQ(kind_of(at(report.plan, 8).candidate), "good");
+  EXPECT_TRUE(exact.times_checked.empty());
+}
+
+// ---- Suggestions
+
+std::vector<std::string> many_kinds() {
+  std::vector<std::string> kinds{"default"};
+  for (int i = 0; i < 400; ++i) kinds.push_back("k" + std::to_string(i));
+  return kinds;
+}
+
+// One point in four hundred is good, and nothing near it says so.
+double needle_us(const Candidate& c, int64_t, int, Scale) {
+  return kind_of(c) == "k377" ? 500.0 : 1000.0;
+}
+
+TEST(TuneSuggestions, AreTriedFirstAndCanWin) {
+  const auto runner = runner_with_kinds(many_kinds());
+  FakeWorld world({runner.get()}, {8}, needle_us);
+  TuneRequest request = world.request();
+  request.suggestions[8] = {kind(*runner, "k377")};
+  const TuneReport report = tuned(world, request);
+  EXPECT_EQ(kind_of(at(report.plan, 8).candidate), "k377");
+  const auto first =
+      std::find_if(world.sampled.begin(), world.sampled.end(),
+                   [](const std::string& text) { return text.find("k377") != std::string::npos; });
+  EXPECT_LT(first - world.sampled.begin(), 10) << "of " << world.sampled.size();
+}
+
+TEST(TuneSuggestions, ThatDoNotFitAreLeftOut) {
+  const auto runner = runner_with_kinds({"default", "good"});
+  FakeWorld world({runner.get()}, {8}, needle_us);
+  TuneRequest request = world.request();
+  Candidate unknown = kind(*runner, "good");
+  unknown.stages[0].tactic.set("kind", std::string("of tomorrow"));
+  request.suggestions[8] = {unknown};
+  const TuneReport report = tuned(world, request);
+  EXPECT_TRUE(at(report.plan, 8).is_default);
+  for (const std::string& text : world.sampled) EXPECT_EQ(text.find("tomorrow"), std::string::npos);
+}
+
 }  // namespace
 }  // namespace moetune

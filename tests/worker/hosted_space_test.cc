@@ -1,0 +1,116 @@
+#include "worker/hosted_space.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+namespace moetune::worker {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+// Two parameters of six points: the host excludes numbers 1 and 2 at 8 tokens.
+class HostedSpace : public ::testing::Test {
+ protected:
+  static std::vector<Parameter> parameters() {
+    return {{"block", {16, 32, 64}, ""}, {"order", {"rows", "columns"}, ""}};
+  }
+  static Tactic tactic(int64_t block, const std::string& order) {
+    return Tactic({{"block", block}, {"order", order}});
+  }
+  Result<Json> answer(const Json& question) {
+    asked_.push_back(question["tokens"].get<int64_t>());
+    EXPECT_EQ(question["runner"], "r");
+    if (!answer_.ok()) return answer_.error();
+    if (question["tokens"] != 8) return Json{{"excluded", Json::array()}};
+    return answer_;
+  }
+
+  Result<Json> answer_ = Json{{"excluded", {{{"reason", "too large"}, {"points", {{1, 2}}}}}}};
+  std::vector<int64_t> asked_;
+  std::shared_ptr<HostedStage> stage_ = std::make_shared<HostedStage>(
+      [this](Json question) { return answer(question); }, Json{{"runner", "r"}}, parameters());
+};
+
+TEST_F(HostedSpace, PointsAreThoseThatTheHostDoesNotExclude) {
+  const Space space = stage_->space();
+  EXPECT_EQ(space.points(8).size(), 4u);
+  EXPECT_THAT(space.why_excluded(tactic(16, "columns"), 8), HasSubstr("too large"));
+  EXPECT_THAT(space.why_excluded(tactic(32, "rows"), 8), HasSubstr("too large"));
+  EXPECT_EQ(space.why_excluded(tactic(32, "columns"), 8), "");
+  EXPECT_EQ(space.points(9).size(), 6u);
+}
+
+TEST_F(HostedSpace, TheHostIsAskedOnceForEachNumberOfTokens) {
+  const Space space = stage_->space();
+  for (int i = 0; i < 3; ++i) {
+    space.points(8);
+    space.points(1);
+  }
+  EXPECT_THAT(asked_, ElementsAre(8, 1));
+}
+
+TEST_F(HostedSpace, AnAddedPointIsThereAndItsValuesAreInNoOther) {
+  stage_->add_point(tactic(128, "rows"));
+  stage_->add_point(tactic(32, "rows"));  // Excluded by the host otherwise.
+  const Space space = stage_->space();
+  EXPECT_EQ(space.why_excluded(tactic(128, "rows"), 8), "");
+  EXPECT_THAT(space.why_excluded(tactic(128, "columns"), 8), HasSubstr("only a default"));
+  EXPECT_EQ(space.why_excluded(tactic(32, "rows"), 8), "");
+  EXPECT_EQ(space.points(8).size(), 6u);
+}
+
+TEST_F(HostedSpace, APointOfOtherParametersIsNotAdded) {
+  stage_->add_point(Tactic({{"block", 128}}));
+  stage_->add_point(Tactic({{"block", 128}, {"order", "rows"}, {"more", 1}}));
+  EXPECT_EQ(stage_->space().parameters()[0].values.size(), 3u);
+  stage_->add_point(Tactic({{"order", "rows"}, {"block", 128}}));
+  EXPECT_EQ(stage_->space().why_excluded(tactic(128, "rows"), 8), "") << "their order is no matter";
+}
+
+TEST_F(HostedSpace, WhereTheHostCannotBeAskedNothingIsExcluded) {
+  answer_ = Error{ErrorCode::kRun, "the host is gone"};
+  EXPECT_EQ(stage_->space().points(8).size(), 6u);
+}
+
+TEST_F(HostedSpace, PointsThatAreNotThereAreNotBelieved) {
+  for (const Json& points : {Json{{4, 6}}, Json{{3, 2}}, Json{{-1, 2}}, Json{{"a", 2}}, Json{7}}) {
+    answer_ = Json{{"excluded", {{{"reason", "x"}, {"points", points}}}}};
+    auto stage = std::make_shared<HostedStage>([this](Json q) { return answer(q); },
+                                               Json{{"runner", "r"}}, parameters());
+    EXPECT_EQ(stage->space().points(8).size(), 6u) << points.dump();
+  }
+}
+
+// Of a "stage" in a description, what is wrong with it; empty: it was read.
+std::string read_error(const Json& description) {
+  JsonReader reader(description, "stage");
+  const auto stage =
+      HostedStage::read(reader, [](const Json&) -> Result<Json> { return Json::object(); }, {});
+  return reader.ok() ? std::string() : reader.error().message;
+}
+
+TEST(HostedStageRead, SaysWhatIsNoSpace) {
+  const Json good{{"name", "main"}, {"parameters", {{{"name", "block"}, {"values", {1, "two"}}}}}};
+  EXPECT_EQ(read_error(good), "");
+  Json bad = good;
+  bad["parameters"][0]["values"] = Json::array();
+  EXPECT_THAT(read_error(bad), HasSubstr("at least one"));
+  bad["parameters"][0]["values"] = {1.5};
+  EXPECT_THAT(read_error(bad), HasSubstr("integers or words"));
+  bad["parameters"][0]["values"] = 7;
+  EXPECT_THAT(read_error(bad), HasSubstr("values"));
+  bad.erase("parameters");
+  EXPECT_THAT(read_error(bad), HasSubstr("parameters"));
+  Json large = good;
+  Json values = Json::array();
+  for (int i = 0; i < 2000; ++i) values.push_back(i);
+  large["parameters"] = {{{"name", "a"}, {"values", values}}, {{"name", "b"}, {"values", values}}};
+  EXPECT_THAT(read_error(large), HasSubstr("points"));
+}
+
+}  // namespace
+}  // namespace moetune::worker
