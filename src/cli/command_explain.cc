@@ -7,6 +7,7 @@
 #include "cli/command.h"
 #include "cli/describe.h"
 #include "cli/evidence.h"
+#include "cli/host_flags.h"
 #include "cli/job.h"
 #include "cli/journal_flags.h"
 #include "cli/mode_flags.h"
@@ -160,6 +161,7 @@ class ExplainCommand final : public Command {
     traffic_.declare(flags, "Numbers of tokens to explain; default 1..1024");
     flags.value("--config", "FILE", &config_, "A tuned configuration; default: this machine's");
     journal_.declare(flags);
+    hosts_.declare(flags);
     mode_.declare(flags);
   }
 
@@ -168,8 +170,10 @@ class ExplainCommand final : public Command {
     MOETUNE_ASSIGN_OR_RETURN(const DeviceFlags::Values device, device_.read());
     MOETUNE_ASSIGN_OR_RETURN(const LayerFlags::Layer layer, layer_.read());
     MOETUNE_RETURN_IF_ERROR(mode_.check(config_));
-    MOETUNE_ASSIGN_OR_RETURN(Job job, open_job(layer, device, traffic.seed, Purpose::kLookUp,
-                                               output, Where::kHere, mode_.tuner_options()));
+    MOETUNE_ASSIGN_OR_RETURN(const std::vector<HostChoice> hosts, hosts_.read());
+    MOETUNE_ASSIGN_OR_RETURN(
+        Job job, open_job(layer, device, traffic.seed, Purpose::kLookUp, output, Where::kHere,
+                          mode_.tuner_options(), {}, {hosts, traffic.tokens.back()}));
     MOETUNE_ASSIGN_OR_RETURN(const std::string source,
                              load_plan(job, config_, mode_, traffic.tokens.back(), output));
     const PlanHandle plan = job.tuner->handle(job.session->problem());
@@ -218,6 +222,7 @@ class ExplainCommand final : public Command {
   TrafficFlags traffic_{"1..1024", "uniform"};
   std::string config_;
   JournalFlags journal_;
+  HostFlags hosts_;
   ModeFlags mode_;
 };
 
