@@ -4,10 +4,13 @@
 
 #include <algorithm>
 #include <cstring>
-#include <span>
+#include <iterator>
+#include <type_traits>
 
 #include "base/integers.h"
 #include "base/status_macros.h"
+#include "cpu/side_by_side.h"
+#include "ops/moe/bad_codes.h"
 #include "ops/moe/format.h"
 
 namespace moetune::cpu {
@@ -24,6 +27,15 @@ int64_t group_bytes(const StreamFormat& format) {
 // All loops go over k in tiles (groups, of fp4), and over the rows inside: what a tile is written
 // to, 32 rows side by side, then stays in the nearest cache until its lines are whole.
 constexpr int64_t kTileValues = 128;  // Whole groups of every stream.
+
+// Whole tiles of a panel without padding are packed in registers; what is left over, and unpacking,
+// goes item by item.
+template <typename Row, typename Stream>
+bool is_packed_in_registers(const PanelRows<Row>& rows) {
+  if constexpr (std::is_const_v<Stream>) return false;
+  return std::all_of(std::begin(rows.values), std::end(rows.values),
+                     [](const uint8_t* row) { return row != nullptr; });
+}
 
 // ---- Values of whole bytes: per `item_values` of k the rows side by side ----
 
@@ -45,12 +57,27 @@ void move_values(const StreamFormat& format, Row* row, int64_t values, Stream* f
 template <int item_values, int value_bytes, typename Row, typename Stream>
 void move_rows(const StreamFormat& format, const PanelRows<Row>& rows, int64_t k, Stream* stream) {
   const int64_t tile_bytes = kTileValues / (format.group_blocks * kBlock) * group_bytes(format);
-  for (int64_t begin = 0; begin < k; begin += kTileValues, stream += tile_bytes)
+  const bool in_registers = is_packed_in_registers<Row, Stream>(rows);
+  for (int64_t begin = 0; begin < k; begin += kTileValues, stream += tile_bytes) {
+    if constexpr (!std::is_const_v<Stream>) {
+      // The groups of a tile follow each other without headers, or it is one group.
+      if (in_registers && begin + kTileValues <= k) {
+        constexpr int64_t kItems = kTileValues / item_values;
+        if constexpr (item_values * value_bytes == 4)
+          put_words_side_by_side(rows.values, begin * value_bytes, kItems,
+                                 stream + format.header_bytes, [](Longs same) { return same; });
+        else
+          put_halves_side_by_side(rows.values, begin * value_bytes, kItems,
+                                  stream + format.header_bytes);
+        continue;
+      }
+    }
     for (int row = 0; row < kPanelRows; ++row)
       if (rows.values[row] != nullptr)
         move_values<item_values, value_bytes>(format, rows.values[row] + begin * value_bytes,
                                               std::min(kTileValues, k - begin),
                                               stream + row * item_values * value_bytes);
+  }
 }
 
 // ---- fp8 ----
@@ -77,10 +104,12 @@ void move_fp8_scales(const PanelRows<uint8_t>& rows, int64_t k, const uint8_t* s
 
 // ---- fp4 ----
 
-// Nibbles 0, 2, 4, 6 of each half of 64 bits side by side, in the lower 16 of that half.
-uint64_t every_other_nibble(uint64_t words) {
-  const uint64_t even = words & 0x0F0F0F0F0F0F0F0Fu;
-  const uint64_t bytes = (even | even >> 4) & 0x00FF00FF00FF00FFu;
+// Nibbles 0, 2, 4, 6 of each half of 64 bits side by side, in the lower 16 of that half. Of one
+// number of 64 bits, or of two in a vector.
+template <typename Long>
+Long every_other_nibble(Long words) {
+  const Long even = words & 0x0F0F0F0F0F0F0F0Fu;
+  const Long bytes = (even | even >> 4) & 0x00FF00FF00FF00FFu;
   return (bytes | bytes >> 8) & 0x0000FFFF0000FFFFu;
 }
 // The inverse.
@@ -90,7 +119,8 @@ uint64_t spread_nibbles(uint64_t packed) {
 }
 
 // Sixteen codes of a row, in the order of two words of the stream, and back.
-uint64_t to_stream_order(uint64_t codes) {
+template <typename Long>
+Long to_stream_order(Long codes) {
   return every_other_nibble(codes) | every_other_nibble(codes >> 4) << 16;
 }
 uint64_t to_row_order(uint64_t words) {
@@ -154,11 +184,31 @@ struct Fp4 {
 
   template <typename Row, typename Stream>
   static void move_panel(const PanelRows<Row>& rows, int64_t k, Stream* stream) {
-    for (int64_t begin = 0; begin < k; begin += kGroupValues, stream += kGroupBytes)
+    const bool in_registers = is_packed_in_registers<Row, Stream>(rows);
+    for (int64_t begin = 0; begin < k; begin += kGroupValues, stream += kGroupBytes) {
+      if constexpr (!std::is_const_v<Stream>) {
+        if (in_registers && begin + kGroupValues <= k) {
+          move_scales(rows, begin / kBlockK, stream);
+          put_words_side_by_side(rows.values, begin / 2, kGroupValues / 8,
+                                 stream + kStream.header_bytes,
+                                 [](Longs codes) { return to_stream_order(codes); });
+          continue;
+        }
+      }
       for (int row = 0; row < kPanelRows; ++row)
         if (rows.values[row] != nullptr)
           move_group(row, rows.values[row] + begin / 2, rows.scales[row] + begin / kBlockK,
                      std::min(kGroupValues, k - begin), stream);
+    }
+  }
+
+  // Of one whole group of a panel without padding: scale i of row r goes to place 16 i + r of its
+  // half.
+  static void move_scales(const PanelRows<const uint8_t>& rows, int64_t first, uint8_t* group) {
+    constexpr int64_t kScales = kGroupValues / kBlockK;
+    for (int row = 0; row < kPanelRows;
+         ++row, group += row % kHalfRows == 0 ? (kFp4Scales - 1) * kHalfRows + 1 : 1)
+      for (int64_t i = 0; i < kScales; ++i) group[i * kHalfRows] = rows.scales[row][first + i];
   }
 };
 
@@ -186,44 +236,37 @@ Error damaged(const char* what, uint8_t byte, const char* type) {
           fmt::format("The weights are damaged, or these are not {} in linear order.", type)};
 }
 
-// Whether one of eight e4m3 values is NaN.
-bool has_nan(uint64_t codes) {
-  constexpr uint64_t kEach = 0x0101010101010101u;
-  return (((codes & 0x7F * kEach) + kEach) & 0x80 * kEach) != 0;
-}
-
-// The first e4m3 NaN of a row, or its end.
-const uint8_t* find_nan(const uint8_t* first, const uint8_t* end) {
-  uint64_t eight = 0;
-  for (; end - first >= 8; first += 8) {
-    std::memcpy(&eight, first, sizeof(eight));
-    if (has_nan(eight)) break;
-  }
-  return std::find_if(first, end, [](uint8_t code) { return (code & 0x7F) == 0x7F; });
-}
-
 Status check_row(WeightFormat format, const uint8_t* values, const uint8_t* scales, int64_t k) {
-  const auto bytes = [format, k](const uint8_t* first) {
-    return std::span(first, static_cast<size_t>(ceil_div(k, format_parts(format).block_k)));
+  const int64_t blocks = ceil_div(k, format_parts(format).block_k);
+  const auto check = [](const uint8_t* found, const uint8_t* last, const char* what,
+                        const char* type) {
+    return found == last ? Status() : damaged(what, *found, type);
   };
   switch (format) {
     case WeightFormat::kBf16:
     case WeightFormat::kFp16: return {};
     case WeightFormat::kFp8:
     case WeightFormat::kFp8Block:
-      if (const uint8_t* nan = find_nan(values, values + k); nan != values + k)
-        return damaged("fp8 weight", *nan, "e4m3");
-      return {};
+      return check(find_e4m3_nan(values, values + k), values + k, "fp8 weight", "e4m3");
     case WeightFormat::kNvfp4:
-      for (const uint8_t scale : bytes(scales))
-        if (scale >= 0x7F) return damaged("nvfp4 block scale", scale, "e4m3");
-      return {};
+      return check(find_bad_e4m3_scale(scales, scales + blocks), scales + blocks,
+                   "nvfp4 block scale", "e4m3");
     case WeightFormat::kMxfp4:
-      for (const uint8_t scale : bytes(scales))
-        if (scale == 0xFF) return damaged("mxfp4 block scale", scale, "ue8m0");
-      return {};
+      return check(find_bad_ue8m0_scale(scales, scales + blocks), scales + blocks,
+                   "mxfp4 block scale", "ue8m0");
   }
   return {};
+}
+
+// Packing walks through 32 rows side by side, which no processor's prefetcher follows: the rows are
+// fetched first, each in order.
+void fetch_rows(WeightFormat format, const PanelRows<const uint8_t>& rows, int64_t k) {
+  constexpr int64_t kLine = 64;
+  const int64_t bytes = row_bytes(format, k);
+  for (const uint8_t* row : rows.values) {
+    if (row == nullptr) continue;
+    for (int64_t at = 0; at < bytes; at += kLine) __builtin_prefetch(row + at, 0, 2);
+  }
 }
 
 }  // namespace
@@ -248,6 +291,7 @@ int64_t panel_bytes(WeightFormat format, int64_t k_blocks) {
 
 Status pack_panel(WeightFormat format, const PanelRows<const uint8_t>& rows, int64_t k,
                   uint8_t* stream) {
+  fetch_rows(format, rows, k);
   for (int row = 0; row < kPanelRows; ++row)
     if (rows.values[row] != nullptr)
       MOETUNE_RETURN_IF_ERROR(check_row(format, rows.values[row], rows.scales[row], k));

@@ -14,6 +14,7 @@
 
 #include "base/integers.h"
 #include "base/status_macros.h"
+#include "ops/moe/bad_codes.h"
 #include "ops/moe/format.h"
 #include "ops/moe/number_formats.h"
 
@@ -52,9 +53,19 @@ const char* scale_problem(float value) {
   return value < 0 ? "negative" : nullptr;
 }
 
+/// Whether a row of scales of a byte each is good at a glance: what is not is looked at one by one.
+bool is_good_row(DataType type, const Strided& scales, int64_t row) {
+  if (scales.element_bytes != 1 || scales.column_stride != 1) return false;
+  const auto* first = reinterpret_cast<const uint8_t*>(scales.at(row, 0));
+  const uint8_t* last = first + scales.columns;
+  if (type == DataType::kUe8m0) return find_bad_ue8m0_scale(first, last) == last;
+  return type == DataType::kF8E4M3 && find_bad_e4m3_scale(first, last) == last;
+}
+
 /// "[3, 17] is NaN", or nothing.
 std::optional<std::string> find_bad_scale(DataType type, const Strided& scales) {
   for (int64_t row = 0; row < scales.rows; ++row) {
+    if (is_good_row(type, scales, row)) continue;
     for (int64_t column = 0; column < scales.columns; ++column) {
       const char* problem = scale_problem(scale_value(type, scales.at(row, column)));
       if (problem != nullptr) return fmt::format("[{}, {}] is {}", row, column, problem);

@@ -113,7 +113,7 @@ class Unruly(NumpyMoe):
                 return None
             self._run({"block": 256, "order": "expert"}, call, weights)
             if kind == "slow":
-                time.sleep(0.003)
+                time.sleep(0.02)
             if kind == "half_written":
                 call["output"][len(call["output"]) // 2 :] = 0xFFFF
             spoil(kind, call, calls)
