@@ -122,7 +122,8 @@ class Installed(unittest.TestCase):
         report = json.loads(self.here(command, "tune", MODEL, "--device", "cpu", "--threads", "1", "--tokens", "1,4",
                                       "--budget", "500ms", "--isolation", "worker", "--no-journal", "--out", out,
                                       "--json"))
-        self.assertEqual([bucket["tokens"] for bucket in report["buckets"]], [1, 4])
+        # And sizes in between, where the decisions for these differ.
+        self.assertLessEqual({1, 4}, {bucket["tokens"] for bucket in report["buckets"]})
         self.assertTrue(out.is_file())
 
     def test_the_command_is_on_the_path(self):

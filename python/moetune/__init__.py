@@ -22,27 +22,20 @@ def library_path():
 def command_path():
     """The pathlib.Path of the command `moetune` that was installed together with this package, wherever PATH leads;
     FileNotFoundError outside of a wheel."""
-    for file in _installed().files or ():
-        if file.name == "moetune" and file.parent.name == "bin":
-            path = pathlib.Path(file.locate()).resolve()
-            if path.is_file():
-                return path
+    # From PREFIX/lib/python3.11/site-packages/moetune, or with pip's --target FOLDER from FOLDER/moetune.
+    for above in list(pathlib.Path(__file__).resolve().parent.parents)[:4]:
+        path = above / "bin" / "moetune"
+        if path.is_file():
+            return path
     raise FileNotFoundError(_NOT_INSTALLED.format("command"))
-
-
-def _installed():
-    from importlib import metadata  # not needed by most, and slow to load
-
-    try:
-        return metadata.distribution("moetune")
-    except metadata.PackageNotFoundError:
-        raise FileNotFoundError(_NOT_INSTALLED.format("command")) from None
 
 
 def __getattr__(name):
     if name == "__version__":
+        from importlib import metadata  # slow to load
+
         try:
-            return _installed().version
-        except FileNotFoundError:
+            return metadata.version("moetune")
+        except metadata.PackageNotFoundError:
             return "0+source"
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
