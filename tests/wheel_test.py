@@ -159,9 +159,14 @@ class Installed(unittest.TestCase):
             self.here(self.bin / "python", "-B", ROOT / "tests" / "capi" / f"{test}_test.py",
                       MOETUNE_CHECKPOINTS=str(MODEL.parent))
 
-    @unittest.skipUnless((ROOT / "python" / "moetune" / "host").is_dir(), "this moetune has no host in Python")
-    def test_the_host_of_kernels_in_python_is_there(self):
+    def test_the_command_starts_hosts_in_the_python_of_its_environment(self):
         self.assertIn("Usage", self.here(self.bin / "python", "-m", "moetune.host", "--help"))
+        # Which has no NumPy: the host itself must have said so.
+        path = {**self.environment, "PATH": "/usr/bin:/bin"}
+        tried = subprocess.run([self.bin / "moetune", "tune", MODEL, "--device", "cpu", "--host", "numpy"], env=path,
+                               cwd=self.folder, capture_output=True, text=True, check=False)
+        self.assertEqual(tried.returncode, 1)
+        self.assertIn("the host numpy needs a package that is not here", tried.stdout + tried.stderr)
 
     @classmethod
     def tearDownClass(cls):

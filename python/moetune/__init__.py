@@ -8,26 +8,27 @@ import pathlib
 
 __all__ = ["command_path", "library_path"]
 
-_NOT_INSTALLED = "this moetune was not installed from a wheel: there is no {} beside it (scripts/wheel builds one)"
-
 
 def library_path():
-    """The pathlib.Path of libmoetune.so.1, for ctypes, cffi or a linker; FileNotFoundError outside of a wheel."""
-    path = pathlib.Path(__file__).resolve().parent / "lib" / "libmoetune.so.1"
-    if not path.is_file():
-        raise FileNotFoundError(_NOT_INSTALLED.format(path.name))
-    return path
+    """The pathlib.Path of libmoetune.so.1, for ctypes, cffi or a linker; FileNotFoundError in a source tree."""
+    return _installed("lib", "libmoetune.so.1")
 
 
 def command_path():
     """The pathlib.Path of the command `moetune` that was installed together with this package, wherever PATH leads;
-    FileNotFoundError outside of a wheel."""
-    # From PREFIX/lib/python3.11/site-packages/moetune, or with pip's --target FOLDER from FOLDER/moetune.
-    for above in list(pathlib.Path(__file__).resolve().parent.parents)[:4]:
-        path = above / "bin" / "moetune"
+    FileNotFoundError in a source tree."""
+    return _installed("bin", "moetune")
+
+
+def _installed(folder, name):
+    # In the package itself, or in PREFIX where that is PREFIX/lib/python3.11/site-packages/moetune or
+    # PREFIX/share/moetune/python/moetune; with pip's --target PREFIX, PREFIX/moetune.
+    package = pathlib.Path(__file__).resolve().parent
+    for above in [package, *package.parents[:4]]:
+        path = above / folder / name
         if path.is_file():
             return path
-    raise FileNotFoundError(_NOT_INSTALLED.format("command"))
+    raise FileNotFoundError(f"{name} is not installed beside {package}: install a wheel, which scripts/wheel builds")
 
 
 def __getattr__(name):
