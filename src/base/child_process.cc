@@ -108,9 +108,10 @@ std::vector<std::string> helper_places(const std::string& program, const std::st
     places = {folder.string(), (folder.parent_path() / "libexec" / "moetune").string()};
   }
   if (module.empty() || module == program) return places;
-  // A library lies in lib, or a level deeper, in lib/x86_64-linux-gnu.
+  // A library lies in lib, in lib/x86_64-linux-gnu, or in a Python package's lib, which is
+  // lib/python3.11/site-packages/moetune/lib.
   fs::path above = fs::path(module).parent_path();
-  for (int i = 0; i < 2; ++i) {
+  for (int i = 0; i < 5 && above.has_relative_path(); ++i) {
     above = above.parent_path();
     places.push_back((above / "libexec" / "moetune").string());
   }

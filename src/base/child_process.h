@@ -22,7 +22,7 @@ inline constexpr int kHelperSocket = 3;
 
 /// Folders in which helper programs are looked for: that of the running program, ../libexec/moetune
 /// from there, and what stands in the same relation to the library that moetune is in, where that
-/// is no part of the program (libmoetune.so, in lib or in lib/x86_64-linux-gnu).
+/// is no part of the program (libmoetune.so, in lib or up to four folders deeper).
 std::vector<std::string> helper_places(const std::string& program, const std::string& module);
 /// The command of a helper program: the first that can be run. Empty where there is none.
 std::vector<std::string> find_helper_program(const std::string& name);

@@ -22,9 +22,12 @@ TEST(ChildProcess, HelpersAreLookedForBesideTheProgramAndTheLibrary) {
               ElementsAre("/opt/m/bin", "/opt/m/libexec/moetune"));
   EXPECT_THAT(helper_places("/usr/bin/python3", "/opt/m/lib/x86_64-linux-gnu/libmoetune.so.1"),
               ElementsAre("/usr/bin", "/usr/libexec/moetune", "/opt/m/lib/libexec/moetune",
-                          "/opt/m/libexec/moetune"));
+                          "/opt/m/libexec/moetune", "/opt/libexec/moetune", "/libexec/moetune"));
   EXPECT_THAT(helper_places("/usr/bin/python3", "/opt/m/lib/libmoetune.so.1"),
               Contains("/opt/m/libexec/moetune"));
+  EXPECT_THAT(helper_places("/usr/bin/python3",
+                            "/v/lib/python3.11/site-packages/moetune/lib/libmoetune.so.1"),
+              Contains("/v/libexec/moetune"));
 }
 
 TEST(ChildProcess, AMissingProgramIsNamed) {

@@ -1,18 +1,20 @@
 """All weight formats through libmoetune.so: the same weights as pointers and as DLPack tensors give the same bits.
 
 That pointers arrive as what they are is tested in C++ (tests/ops); this is about which tensor, and which part of it,
-becomes which pointer. Run by ctest as capi.formats, which sets MOETUNE_LIBRARY.
+becomes which pointer. Run by ctest as capi.formats, which sets MOETUNE_LIBRARY; without it,
+the library of an installed wheel is tried.
 """
 
 import ctypes
 import math
+import os
 import random
 import struct
 import unittest
 from ctypes import byref, c_float, c_uint8, c_uint16
 
-from moetune_ctypes import (BF16, FP8, FP8_BLOCK, FP16, MXFP4, NVFP4, DlWeights, Expert, LayerOptions, Library, Matrix,
-                            Spec, Weights, tensor, tensors)
+from moetune.capi import (BF16, FP8, FP8_BLOCK, FP16, MXFP4, NVFP4, DlWeights, Expert, LayerOptions, Library, Matrix,
+                          Spec, Weights, tensor, tensors)
 
 # No size is a multiple of a block, so that the last of each is short.
 HIDDEN, INTERMEDIATE, EXPERTS, TOKENS = 168, 136, 3, 2
@@ -30,7 +32,7 @@ FORMATS = {
     MXFP4: (E2M1, 1, 2, E8M0, 1, 1, 32, False),
 }
 
-moetune = Library()
+moetune = Library(os.environ.get("MOETUNE_LIBRARY"))
 rng = random.Random(7)
 
 
@@ -148,7 +150,7 @@ class Layer:
         hidden = (c_uint16 * (TOKENS * HIDDEN))(*(0x3F80 if i % 3 else 0xBF00 for i in range(TOKENS * HIDDEN)))
         logits = (c_float * (TOKENS * EXPERTS))(0.1, 0.5, 0.2, 0.9, 0.3, 0.7)
         output = (c_uint16 * (TOKENS * HIDDEN))()
-        moetune.layer_run(layer, ctypes.c_int64(TOKENS), hidden, logits, output, None)
+        moetune.layer_run(layer, TOKENS, hidden, logits, output, None)
         moetune.layer_free(layer)
         return list(output)
 

@@ -1,21 +1,22 @@
 """libmoetune.so from Python: layers from pointers and from DLPack tensors, and what goes wrong.
 
 Needs nothing but Python; with numpy its arrays' own capsules are tried too. Run by ctest as capi.python, which sets
-MOETUNE_LIBRARY.
+MOETUNE_LIBRARY; without it, the library of an installed wheel is tried.
 """
 
 import ctypes
 import math
 import os
+import pathlib
 import random
 import struct
 import threading
 import unittest
 from ctypes import byref, c_float, c_int32, c_uint16
 
-from moetune_ctypes import (BF16, INVALID_ARGUMENT, NOT_FOUND, NVFP4, SIZES, UNSUPPORTED, DlWeights, Expert, Failed,
-                            LayerOptions, Library, Matrix, ModelOptions, Selected, Spec, Weights, tensor, tensor_of,
-                            tensors)
+from moetune.capi import (BF16, FUNCTIONS, INVALID_ARGUMENT, NOT_FOUND, NVFP4, SIZES, UNSUPPORTED, Decision, DlWeights,
+                          Expert, Failed, LayerOptions, Library, Matrix, ModelOptions, PlanInfo, Selected, Spec, Weights,
+                          tensor, tensor_of, tensors)
 
 try:
     import numpy
@@ -26,7 +27,7 @@ HIDDEN, INTERMEDIATE, EXPERTS, TOP_K, TOKENS = 32, 16, 4, 2, 3
 BFLOAT16, UINT16, UINT8, FLOAT32, INT32 = (4, 16, 1), (1, 16, 1), (1, 8, 1), (2, 32, 1), (0, 32, 1)
 CUDA0 = (2, 0)
 
-moetune = Library()
+moetune = Library(os.environ.get("MOETUNE_LIBRARY"))
 
 
 def bf16_bits(value):
@@ -130,7 +131,7 @@ class Case(unittest.TestCase):
 
     def assert_runs_right(self, layer):
         output = (c_uint16 * (TOKENS * HIDDEN))()
-        moetune.layer_run(layer, ctypes.c_int64(TOKENS), SMALL.hidden, SMALL.logits, output, None)
+        moetune.layer_run(layer, TOKENS, SMALL.hidden, SMALL.logits, output, None)
         self.assert_right(output)
 
 
@@ -140,6 +141,23 @@ class Basics(Case):
         self.assertRegex(moetune.version().decode(), r"^\d+\.\d+\.\d+$")
         for structure, size in SIZES.items():
             self.assertEqual(ctypes.sizeof(structure), size, structure)
+
+    def test_every_function_is_declared(self):
+        exported = (pathlib.Path(__file__).parent / "symbols.txt").read_text().split()
+        self.assertEqual(sorted("moetune_" + name for name in FUNCTIONS), sorted(exported))
+
+    def test_plans_of_a_file(self):
+        plans = ctypes.c_void_p()
+        file = pathlib.Path(__file__).parents[2] / "configs" / "nvidia-h200.json"
+        moetune.plans_load(str(file).encode(), byref(plans))
+        self.addCleanup(moetune.plans_free, plans)
+        self.assertIn(b"cuda", moetune.plans_device(plans))
+        plan, decision = PlanInfo(), Decision()
+        moetune.plans_get(plans, moetune.plans_count(plans) - 1, byref(plan))
+        moetune.plans_decision(plans, moetune.plans_count(plans) - 1, plan.decisions - 1, byref(decision))
+        self.assertEqual(decision.to_tokens, plan.max_tokens)
+        self.assertGreater(decision.default_median_us, 0)
+        self.assertRegex(decision.date.decode(), r"^20\d\d-")
 
     def test_specifications_of_models(self):
         spec = Spec()
@@ -170,7 +188,7 @@ class Pointers(Case):
         layer = self.make()
         self.assert_runs_right(layer)
         selected = Selected()
-        moetune.layer_selected(layer, ctypes.c_int64(1), byref(selected))
+        moetune.layer_selected(layer, 1, byref(selected))
         self.assertEqual(selected.provenance_name, b"default")
         self.assertTrue(selected.candidate.startswith(b"cpu.packed/"))
 
@@ -279,7 +297,7 @@ class Checkpoints(Case):
         self.addCleanup(moetune.layer_free, layer)
         hidden = (c_uint16 * spec.hidden)(*[bf16_bits(1)] * spec.hidden)
         output = (c_uint16 * spec.hidden)()
-        moetune.layer_run(layer, ctypes.c_int64(1), hidden, (c_float * spec.experts)(), output, None)
+        moetune.layer_run(layer, 1, hidden, (c_float * spec.experts)(), output, None)
         self.assertTrue(any(output))
 
 

@@ -1,9 +1,22 @@
-"""moetune/moetune.h for Python, by ctypes: as much of it as the tests use."""
+"""moetune/moetune.h by ctypes: its structures under their names without moetune_, and its functions as methods of Library.
+
+    from ctypes import byref, sizeof
+    from moetune import capi
+
+    moetune = capi.Library()
+    spec = capi.Spec()
+    moetune.spec_from_model(b"qwen3-30b-a3b", None, byref(spec))
+
+docs/c-api.md has a whole layer. Needs nothing but Python; what has __dlpack__() (NumPy, PyTorch, JAX) becomes a DLTensor
+by tensor_of(). The objects here only point to data: whoever makes them keeps it alive, as in C. A call lets other Python
+threads run, and one layer is used by one thread at a time.
+"""
 
 import ctypes
-import os
 from ctypes import POINTER, Structure, byref, c_char_p, c_double, c_float, c_int32, c_int64, c_size_t, c_uint8
 from ctypes import c_uint16, c_uint64, c_void_p
+
+from . import library_path
 
 OK, INVALID_ARGUMENT, NOT_FOUND, UNSUPPORTED = range(4)
 BF16, FP16, FP8, FP8_BLOCK, NVFP4, MXFP4 = range(6)
@@ -68,33 +81,71 @@ class Selected(Sized):
                 ("provenance_name", c_char_p), ("candidate", c_char_p), ("reason", c_char_p)]
 
 
+class PlanInfo(Sized):
+    _fields_ = [("struct_size", c_size_t), ("problem", c_char_p), ("runner", c_char_p), ("layout", c_char_p),
+                ("max_tokens", c_int64), ("decisions", c_size_t)]
+
+
+class Decision(Sized):
+    _fields_ = [("struct_size", c_size_t), ("tokens", c_int64), ("from_tokens", c_int64), ("to_tokens", c_int64),
+                ("is_default", c_int32), ("resolved", c_int32)] + [(name, c_double) for name in (
+                    "speedup speedup_low speedup_high median_us default_median_us").split()] + [
+                        (name, c_char_p) for name in "candidate workload note date".split()]
+
+
+# Of the ABI; never less.
 SIZES = {Spec: 112, ModelOptions: 32, Expert: 184, Weights: 32, DlWeights: 80, LayerOptions: 64, Selected: 40,
-         DLTensor: 48}
+         DLTensor: 48, PlanInfo: 48, Decision: 112}
 
 
 class Failed(Exception):
+    """A function's code that is not OK, and the texts of moetune_last_error() and moetune_last_error_hint()."""
+
     def __init__(self, status, message, hint):
         super().__init__(f"{status}: {message} ({hint})")
         self.status, self.message, self.hint = status, message, hint
 
 
-class Library:
-    """The functions by their names without moetune_; those that return a status raise Failed."""
+# What each function returns (a status where nothing is said) and takes; P stands for any pointer.
+P, TEXT, STATUS = c_void_p, c_char_p, c_int32
+FUNCTIONS = {
+    "abi_version": (c_int32, []), "version": (TEXT, []), "status_name": (TEXT, [c_int32]),
+    "last_error": (TEXT, []), "last_error_hint": (TEXT, []),
+    "spec_init": (STATUS, [P, c_size_t]), "model_options_init": (STATUS, [P, c_size_t]),
+    "spec_from_model": (STATUS, [TEXT, P, P]), "spec_check": (STATUS, [P]),
+    "spec_first_expert": (STATUS, [P, c_int32, P]),
+    "weights_init": (STATUS, [P, c_size_t]), "dl_weights_init": (STATUS, [P, c_size_t]),
+    "layer_options_init": (STATUS, [P, c_size_t]),
+    "layer_create": (STATUS, [P, P, P, P]), "layer_create_dl": (STATUS, [P, P, P, P]),
+    "layer_create_from_checkpoint": (STATUS, [P, TEXT, c_int64, c_int32, P, P]),
+    "layer_free": (None, [P]), "layer_workspace_bytes": (c_size_t, [P]),
+    "layer_set_workspace": (STATUS, [P, P, c_size_t]),
+    "layer_run": (STATUS, [P, c_int64, P, P, P, P]), "layer_run_routed": (STATUS, [P, c_int64, P, P, P, P, P]),
+    "layer_run_dl": (STATUS, [P, P, P, P, P]), "layer_run_routed_dl": (STATUS, [P, P, P, P, P, P]),
+    "layer_selected": (STATUS, [P, c_int64, P]), "layer_note": (TEXT, [P, c_size_t]), "layer_device": (TEXT, [P]),
+    "layer_use_defaults": (STATUS, [P, c_int32]),
+    "plans_load": (STATUS, [TEXT, P]), "plans_free": (None, [P]), "plans_device": (TEXT, [P]),
+    "plans_count": (c_size_t, [P]), "plans_find": (STATUS, [P, P, P]), "plans_get": (STATUS, [P, c_size_t, P]),
+    "plans_decision": (STATUS, [P, c_size_t, c_size_t, P]),
+}
+OF_NO_STATUS = {"abi_version"}  # though it is an int32, too
 
-    OTHERS = {"abi_version": c_int32, "version": c_char_p, "status_name": c_char_p, "last_error": c_char_p,
-              "last_error_hint": c_char_p, "layer_free": None, "layer_workspace_bytes": c_size_t,
-              "layer_note": c_char_p, "layer_device": c_char_p}
+
+class Library:
+    """The functions by their names without moetune_, with the arguments of C; those that return a status raise Failed.
+
+    `path` is that of another libmoetune.so than the wheel's.
+    """
 
     def __init__(self, path=None):
-        self.library = ctypes.CDLL(path or os.environ.get("MOETUNE_LIBRARY", "libmoetune.so.1"))
+        self.library = ctypes.CDLL(str(path or library_path()))
+        for name, (result, arguments) in FUNCTIONS.items():
+            function = getattr(self.library, "moetune_" + name)
+            function.restype, function.argtypes = result, arguments
+            raises = result is STATUS and name not in OF_NO_STATUS
+            setattr(self, name, self._raising(function) if raises else function)
 
-    def __getattr__(self, name):
-        function = getattr(self.library, "moetune_" + name)
-        if name in self.OTHERS:
-            function.restype = self.OTHERS[name]
-            return function
-        function.restype = c_int32
-
+    def _raising(self, function):
         def call(*arguments):
             status = function(*arguments)
             if status != OK:
@@ -102,14 +153,16 @@ class Library:
 
         return call
 
-    def make_layer(self, spec, weights, options, create="layer_create"):
+    def make_layer(self, spec, weights, options=None, create="layer_create"):
+        """The handle of a new layer, for layer_free() in the end."""
         handle = c_void_p()
-        getattr(self, create)(byref(spec), byref(weights), byref(options), byref(handle))
+        getattr(self, create)(byref(spec), byref(weights), options and byref(options), byref(handle))
         return handle
 
 
 def tensor(buffer, shape, dtype, strides=None, device=(1, 0), byte_offset=0):
-    """A DLTensor of a ctypes array (or an address); dtype is (code, bits, lanes)."""
+    """A DLTensor of a ctypes array (or an address); dtype is DLPack's (code, bits, lanes), bf16 (4, 16, 1), and device its
+    (type, number), a CPU's (1, 0)."""
     address = buffer if isinstance(buffer, int) else ctypes.addressof(buffer)
     made = DLTensor(address, *device, len(shape), *dtype, (c_int64 * len(shape))(*shape),
                     (c_int64 * len(shape))(*strides) if strides else None, byte_offset)
