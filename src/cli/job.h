@@ -22,7 +22,7 @@ namespace moetune::cli {
 struct HostedPart {
   std::vector<HostChoice> hosts;  ///< Empty: moetune's own kernels only.
   int64_t max_tokens = 1;
-  std::vector<Tactic> suggested = {};  ///< Points that belong to their spaces.
+  std::vector<Suggestion> suggested = {};  ///< Points that belong to their spaces.
 };
 
 struct Job {

@@ -83,7 +83,7 @@ Result<std::vector<HostChoice>> parse_hosts(const std::string& text) {
 
 Result<KernelHost> start_kernel_host(const HostChoice& choice, Backend& backend,
                                      const std::string& device, const FusedMoeSpec& spec,
-                                     int64_t max_tokens, const std::vector<Tactic>& suggested,
+                                     int64_t max_tokens, const std::vector<Suggestion>& suggested,
                                      const WorkerPolicy& policy) {
   KernelHost host{.choice = choice,
                   .process = nullptr,

@@ -42,7 +42,7 @@ struct KernelHost {
 /// describe_kernels(). Its errors, and WorkerHost::start()'s.
 Result<KernelHost> start_kernel_host(const HostChoice& choice, Backend& backend,
                                      const std::string& device, const FusedMoeSpec& spec,
-                                     int64_t max_tokens, const std::vector<Tactic>& suggested,
+                                     int64_t max_tokens, const std::vector<Suggestion>& suggested,
                                      const WorkerPolicy& policy = {});
 
 /// What the layer's problem is where kernels of others take part: they are given the routing.

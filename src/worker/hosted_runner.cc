@@ -53,7 +53,7 @@ class HostedRunner final : public TunableRunner {
   }
 
   /// Once all points that belong to the spaces are known.
-  Status finish(const std::vector<Tactic>& suggested) {
+  Status finish(const std::vector<Suggestion>& suggested) {
     for (const DefaultInterval& interval : defaults_) {
       const HostedScheme* scheme = scheme_of(interval.candidate.scheme);
       for (size_t s = 0; s < scheme->stages.size(); ++s)
@@ -62,11 +62,23 @@ class HostedRunner final : public TunableRunner {
     for (const HostedScheme& scheme : hosted_) {
       Scheme& made = schemes_.emplace_back(Scheme{scheme.name, {}});
       for (const auto& stage : scheme.stages) {
-        for (const Tactic& tactic : suggested) stage->add_point(tactic);
+        if (scheme.stages.size() == 1) {
+          for (const Suggestion& suggestion : suggested) stage->add_point(completed(suggestion));
+        }
         made.stages.push_back({stage->name(), stage->space()});
       }
     }
     return put_defaults_in_order();
+  }
+
+  /// With what it lacks taken from the default.
+  Tactic completed(const Suggestion& suggestion) const {
+    Tactic tactic = suggestion.tactic;
+    const Candidate fallback = default_candidate(suggestion.tokens);
+    for (const auto& [name, value] : fallback.stages[0].tactic.parameters()) {
+      if (tactic.find(name) == nullptr) tactic.set(name, value);
+    }
+    return tactic;
   }
 
   std::string name() const override { return name_; }
@@ -148,6 +160,21 @@ class HostedRunner final : public TunableRunner {
 
 }  // namespace
 
+std::optional<Candidate> suggested_candidate(const TunableRunner& runner,
+                                             const Suggestion& suggestion) {
+  const auto* hosted = dynamic_cast<const HostedRunner*>(&runner);
+  if (hosted == nullptr) return std::nullopt;
+  Candidate candidate = hosted->default_candidate(suggestion.tokens);
+  const auto scheme =
+      std::find_if(hosted->schemes().begin(), hosted->schemes().end(),
+                   [&](const Scheme& each) { return each.name == candidate.scheme; });
+  if (scheme->stages.size() != 1) return std::nullopt;
+  const auto tactic = scheme->stages[0].space.in_order(hosted->completed(suggestion));
+  if (!tactic) return std::nullopt;
+  candidate.stages[0].tactic = *tactic;
+  return candidate;
+}
+
 std::vector<DefaultInterval> default_intervals(const TunableRunner& runner) {
   const auto* hosted = dynamic_cast<const HostedRunner*>(&runner);
   return hosted == nullptr ? std::vector<DefaultInterval>() : hosted->defaults();
@@ -155,7 +182,7 @@ std::vector<DefaultInterval> default_intervals(const TunableRunner& runner) {
 
 Result<HostedKernels> describe_kernels(const std::shared_ptr<WorkerHost>& host,
                                        const WorkerPlace& place, int64_t max_tokens,
-                                       const std::vector<Tactic>& suggested) {
+                                       const std::vector<Suggestion>& suggested) {
   MOETUNE_ASSIGN_OR_RETURN(const WorkerQuestion ask, make_worker_question(host, place));
   MOETUNE_ASSIGN_OR_RETURN(const Json answer,
                            ask({{"do", "describe"}, {"max_tokens", max_tokens}}));

@@ -9,6 +9,7 @@
 
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -32,11 +33,22 @@ struct DefaultInterval {
   bool operator==(const DefaultInterval&) const = default;
 };
 
+/// What another tool has found for a number of tokens.
+struct Suggestion {
+  int64_t tokens = 1;
+  Tactic tactic;  ///< Parameters that it does not have are taken from the default at `tokens`.
+};
+
+/// The candidate that it is with this runner, one of describe_kernels() with that suggestion.
+/// Nothing where the runner has several stages, or lacks one of its parameters.
+std::optional<Candidate> suggested_candidate(const TunableRunner& runner,
+                                             const Suggestion& suggestion);
+
 /// The defaults of a runner out of describe_kernels(); empty for another one.
 std::vector<DefaultInterval> default_intervals(const TunableRunner& runner);
 
-/// Asks the host what it has for `place`, for up to `max_tokens`. `suggested` are tactics that
-/// belong to the space of every runner with those parameters, whatever it searches by itself.
+/// Asks the host what it has for `place`, for up to `max_tokens`. `suggested` are points
+/// of the space of every runner that has those parameters, whatever it searches by itself.
 /// Errors as of make_worker_executor(); kUnsupported where the host has nothing, with its reason,
 /// and kParse where what it says makes no sense.
 ///
@@ -44,6 +56,6 @@ std::vector<DefaultInterval> default_intervals(const TunableRunner& runner);
 /// and run nothing in this process (kUnsupported).
 Result<HostedKernels> describe_kernels(const std::shared_ptr<WorkerHost>& host,
                                        const WorkerPlace& place, int64_t max_tokens,
-                                       const std::vector<Tactic>& suggested = {});
+                                       const std::vector<Suggestion>& suggested = {});
 
 }  // namespace moetune
