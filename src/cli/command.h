@@ -59,10 +59,12 @@ class Command {
   virtual Result<Exit> run(Output& output) = 0;
 };
 
+std::unique_ptr<Command> make_audit_command();
 std::unique_ptr<Command> make_bench_command();
 std::unique_ptr<Command> make_compare_command();
 std::unique_ptr<Command> make_devices_command();
 std::unique_ptr<Command> make_explain_command();
+std::unique_ptr<Command> make_export_command();
 std::unique_ptr<Command> make_journal_export_command();
 std::unique_ptr<Command> make_journal_import_command();
 std::unique_ptr<Command> make_journal_list_command();

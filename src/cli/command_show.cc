@@ -1,13 +1,15 @@
-// moetune show: what a tuned configuration holds.
+// moetune show: what a tuned configuration, or another engine's tuning file, holds.
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "base/status_macros.h"
 #include "cli/command.h"
 #include "cli/describe.h"
+#include "cli/foreign_file.h"
 #include "cli/journal_flags.h"
 #include "cli/rejected.h"
 #include "cli/table.h"
@@ -68,15 +70,17 @@ class ShowCommand final : public Command {
  public:
   const char* name() const override { return "show"; }
   const char* summary() const override {
-    return "Print a tuned configuration: its plans, intervals and tactics";
+    return "Print a tuned configuration, or a tuning file of vLLM, SGLang or FlashInfer";
   }
   const char* examples() const override {
     return "  moetune show\n"
            "  moetune show tuned.json --json\n"
+           "  moetune show 'E=128,N=768,device_name=NVIDIA_H200.json'\n"
            "  moetune show --rejected";
   }
   void declare(Flags& flags) override {
-    flags.positional("FILE", &file_, "A tuned configuration; default: this machine's",
+    flags.positional("FILE", &file_,
+                     "A tuned configuration (default: this machine's), or another engine's file",
                      /*required=*/false);
     flags.toggle("--rejected", &rejected_,
                  "List the candidates that were rejected instead, and why, from the journal");
@@ -89,6 +93,10 @@ class ShowCommand final : public Command {
                    "plans come from FILE; only rejected candidates come from the journal"};
     }
     MOETUNE_ASSIGN_OR_RETURN(const std::string path, find_file());
+    if (!file_.empty() && !rejected_) {
+      MOETUNE_ASSIGN_OR_RETURN(const std::optional<Exit> shown, show_foreign_file(path, output));
+      if (shown) return *shown;
+    }
     Result<TunedConfiguration> configuration = TunedConfiguration::load(path);
     if (!configuration.ok()) {
       Error error = std::move(configuration).error();

@@ -21,6 +21,8 @@ std::vector<std::unique_ptr<Command>> all_commands() {
   commands.push_back(make_show_command());
   commands.push_back(make_explain_command());
   commands.push_back(make_verify_command());
+  commands.push_back(make_export_command());
+  commands.push_back(make_audit_command());
   commands.push_back(make_devices_command());
   commands.push_back(make_journal_list_command());
   commands.push_back(make_journal_prune_command());

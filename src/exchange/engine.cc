@@ -8,7 +8,7 @@
 namespace moetune::exchange {
 namespace {
 
-using Kind = EngineParameter::Kind;
+using ParameterKind = EngineParameter::Kind;
 
 // The first vLLM that gives all boards of the H200 family the name of one.
 const Version kOneH200{{0, 11, 1}};
@@ -16,10 +16,10 @@ const Version kOneH200{{0, 11, 1}};
 const Version kNamesTriton{{0, 11, 0}};
 
 std::vector<EngineParameter> with_common(std::vector<EngineParameter> own) {
-  std::vector<EngineParameter> all = {{"BLOCK_SIZE_M", Kind::kNumber, true},
-                                      {"BLOCK_SIZE_N", Kind::kNumber, true},
-                                      {"BLOCK_SIZE_K", Kind::kNumber, true},
-                                      {"GROUP_SIZE_M", Kind::kNumber, true},
+  std::vector<EngineParameter> all = {{"BLOCK_SIZE_M", ParameterKind::kNumber, true},
+                                      {"BLOCK_SIZE_N", ParameterKind::kNumber, true},
+                                      {"BLOCK_SIZE_K", ParameterKind::kNumber, true},
+                                      {"GROUP_SIZE_M", ParameterKind::kNumber, true},
                                       {"num_warps"},
                                       {"num_stages"},
                                       {"num_ctas"},
@@ -76,9 +76,9 @@ std::optional<Version> parse_version(std::string_view text) {
 
 const EngineFacts& facts_of(Engine engine) {
   static const EngineFacts kVllm{"vLLM", "vllm", "vllm.triton", "VLLM_TUNED_CONFIG_FOLDER",
-                                 with_common({{"SPLIT_K"}, {"grf_mode", Kind::kWord}})};
+                                 with_common({{"SPLIT_K"}, {"grf_mode", ParameterKind::kWord}})};
   static const EngineFacts kSglang{"SGLang", "sglang", "sglang.triton", "SGLANG_MOE_CONFIG_DIR",
-                                   with_common({{"USE_TMA", Kind::kSwitch}})};
+                                   with_common({{"USE_TMA", ParameterKind::kSwitch}})};
   return engine == Engine::kVllm ? kVllm : kSglang;
 }
 

@@ -151,14 +151,19 @@ Result<ExportedTable> export_plan(const Plan& plan, const ExportOptions& options
   MOETUNE_ASSIGN_OR_RETURN(exported.name, table_name_of(spec, options.engine, device, version));
   MOETUNE_ASSIGN_OR_RETURN(std::vector<Section> sections, sections_of(plan, host));
   exported.table = table_of(std::move(sections));
-  exported.triton_version =
-      options.triton_version.known() ? options.triton_version : host.version("triton");
-  if (may_name_triton(options.engine, version))
-    exported.table.triton_version = exported.triton_version.text();
   exported.problem = plan.problem.key();
   exported.max_tokens = plan.max_tokens;
   exported.tuned_tokens = tuned_tokens(plan);
   exported.notes = notes_of(plan, host, facts.title);
+  const Version tuned_with = host.version("triton");
+  exported.triton_version = options.triton_version.known() ? options.triton_version : tuned_with;
+  if (tuned_with.known() && exported.triton_version != tuned_with) {
+    exported.notes.push_back(fmt::format("it was tuned with Triton {}, and is to run with {}",
+                                         tuned_with.text(), exported.triton_version.text()));
+  }
+  if (may_name_triton(options.engine, version))
+    exported.table.triton_version =
+        (tuned_with.known() ? tuned_with : exported.triton_version).text();
   return exported;
 }
 

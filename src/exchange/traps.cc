@@ -11,7 +11,7 @@ namespace {
 
 constexpr size_t kMostOfAKind = 2;
 
-using Kind = Trap::Kind;
+using TrapKind = Trap::Kind;
 
 std::vector<std::string> words_of(const std::string& device) {
   std::vector<std::string> words(1);
@@ -64,15 +64,15 @@ std::optional<Trap> same_name(const Search& search, const TableFile& file) {
   const std::string spelt = search.wanted.text(search.engine);
   if (file_part(file.path) != spelt) {
     return Trap{
-        Kind::kSpelling, file.path,
+        TrapKind::kSpelling, file.path,
         fmt::format("{} writes this name as {}: rename or copy the file", search.title(), spelt)};
   }
   if (search.engine == Engine::kSglang && file.path.find("/configs/triton_") != std::string::npos) {
-    return Trap{Kind::kTriton, file.path,
+    return Trap{TrapKind::kTriton, file.path,
                 "it is for another version of Triton, which the folder's name says: tune again "
                 "with this one"};
   }
-  return Trap{Kind::kMisplaced, file.path,
+  return Trap{TrapKind::kMisplaced, file.path,
               fmt::format("{} does not look there: move it to {}", search.title(),
                           search.looked_for.empty() ? "a folder where it does"
                                                     : search.looked_for.front())};
@@ -84,13 +84,13 @@ std::optional<Trap> other_experts(const Search& search, const TableFile& file) {
   const int64_t fusable = std::max(layer.shared_experts, int64_t{1});
   const int64_t fused = std::max(layer.fused_experts, int64_t{1});
   if (more > 0 && more <= fusable) {
-    return Trap{Kind::kSharedExpert, file.path,
+    return Trap{TrapKind::kSharedExpert, file.path,
                 fmt::format("it has E={}: a shared expert that {} fuses into the layer counts as "
                             "one more; with --shared-experts that is looked for",
                             file.name.experts, search.title())};
   }
   if (more < 0 && -more <= fused) {
-    return Trap{Kind::kSharedExpert, file.path,
+    return Trap{TrapKind::kSharedExpert, file.path,
                 fmt::format("it has E={}: without the shared expert, which {} counts where it is "
                             "fused into the layer",
                             file.name.experts, search.title())};
@@ -103,17 +103,17 @@ Trap other_rows(const Search& search, const TableFile& file) {
   const int64_t whole = search.layer.full_intermediate;
   std::string ranks;
   if (whole > 0 && whole % rows == 0) ranks = fmt::format(", as with --tp {}", whole / rows);
-  return {Kind::kParallel, file.path,
+  return {TrapKind::kParallel, file.path,
           fmt::format("it has N={}{}: N is one rank's share, {} here", rows, ranks,
                       search.wanted.intermediate)};
 }
 
 Trap other_device(const Search& search, const TableFile& file) {
   if (!is_near_device(file.name.device, search.wanted.device)) {
-    return {Kind::kOtherDevice, file.path,
+    return {TrapKind::kOtherDevice, file.path,
             fmt::format("it is for another device, {}", file.name.device)};
   }
-  return {Kind::kDevice, file.path,
+  return {TrapKind::kDevice, file.path,
           fmt::format("it is for {}, and {} calls this device {}: names must agree to the letter; "
                       "tune here, or copy it under this name if the boards are alike",
                       file.name.device, search.title(), search.wanted.device)};
@@ -127,7 +127,7 @@ std::optional<Trap> trap_of(const Search& search, const TableFile& file) {
   if (alike(name, wanted, false, true, false, false)) return other_experts(search, file);
   if (alike(name, wanted, false, false, true, false)) return other_rows(search, file);
   if (!alike(name, wanted, false, false, false, true)) return std::nullopt;
-  return Trap{Kind::kFormat, file.path,
+  return Trap{TrapKind::kFormat, file.path,
               fmt::format("it is for other weights: {}, where {} is looked for", name.shape_text(),
                           wanted.shape_text())};
 }
@@ -136,14 +136,14 @@ std::optional<Trap> trap_of(const Search& search, const TableFile& file) {
 
 const char* to_string(Trap::Kind kind) {
   switch (kind) {
-    case Kind::kMisplaced: return "misplaced";
-    case Kind::kSpelling: return "spelling";
-    case Kind::kTriton: return "triton_version";
-    case Kind::kDevice: return "device_name";
-    case Kind::kSharedExpert: return "shared_expert";
-    case Kind::kParallel: return "tensor_parallel";
-    case Kind::kFormat: return "format";
-    case Kind::kOtherDevice: return "other_device";
+    case TrapKind::kMisplaced: return "misplaced";
+    case TrapKind::kSpelling: return "spelling";
+    case TrapKind::kTriton: return "triton_version";
+    case TrapKind::kDevice: return "device_name";
+    case TrapKind::kSharedExpert: return "shared_expert";
+    case TrapKind::kParallel: return "tensor_parallel";
+    case TrapKind::kFormat: return "format";
+    case TrapKind::kOtherDevice: return "other_device";
   }
   return "other_device";
 }

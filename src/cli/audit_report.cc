@@ -1,0 +1,121 @@
+#include "cli/audit_report.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/file.h"
+#include "cli/table_text.h"
+
+namespace moetune::cli {
+namespace {
+
+using exchange::Engine;
+using exchange::LogFinding;
+
+const char* outcome_text(const AuditRow& row) {
+  if (row.outcome == "found") return "found";
+  if (row.outcome == "other_triton") return "found, for another version of Triton";
+  if (row.outcome == "first_gemm") return "not there: the first GEMM's file serves both";
+  if (row.outcome == "broken") return "BROKEN: the engine would end at it";
+  return "NOT FOUND: the engine's default runs";
+}
+
+Json describe(const std::vector<exchange::Trap>& traps) {
+  Json list = Json::array();
+  for (const exchange::Trap& trap : traps)
+    list.push_back({{"kind", to_string(trap.kind)}, {"path", trap.path}, {"text", trap.text}});
+  return list;
+}
+
+/// The folder that a log's first path is in, and, for SGLang, the one that all versions of Triton
+/// are below.
+std::string folder_of(const LogFinding& finding) {
+  const std::string folder = parent_folder(finding.looked_for.front());
+  const bool is_versioned = folder.find("/triton_") != std::string::npos;
+  return finding.engine == Engine::kSglang && is_versioned ? parent_folder(folder) : folder;
+}
+
+AuditRow row_of(const LogFinding& finding) {
+  AuditRow row{.engine = finding.engine, .name = finding.name};
+  row.outcome = to_string(finding.outcome);
+  row.path = finding.used;
+  row.looked_for = finding.looked_for;
+  row.lines = finding.lines;
+  if (finding.looked_for.empty()) return row;
+  row.fix_path = finding.looked_for.front();
+  if (!row.is_failure()) return row;
+  row.traps = find_traps(row.name, row.engine, row.looked_for, {},
+                         exchange::list_tables({folder_of(finding)}));
+  row.fix_commands = commands_for(row.engine, "MODEL --tp N", "DIR", {});
+  return row;
+}
+
+}  // namespace
+
+Json describe(const AuditRow& row) {
+  Json object = describe(row.name);
+  object["engine"] = facts_of(row.engine).name;
+  object["file"] = row.name.text(row.engine);
+  object["variant"] = row.variant;
+  object["outcome"] = row.outcome;
+  object["path"] = row.path;
+  object["looked_for"] = row.looked_for;
+  object["detail"] = row.detail;
+  object["against_plan"] = row.against_plan;
+  object["slower_than_default"] = row.is_slower;
+  object["near"] = describe(row.traps);
+  object["fix"] = {{"path", row.fix_path}, {"commands", row.fix_commands}};
+  object["lines"] = row.lines;
+  return object;
+}
+
+std::string row_text(const AuditRow& row) {
+  std::string text =
+      fmt::format("\n{}{}\n  {}\n", row.name.shape_text(),
+                  row.variant.empty() ? "" : " (" + row.variant + ")", row.name.text(row.engine));
+  text += fmt::format("  {}\n", outcome_text(row));
+  if (row.lines > 0) text += fmt::format("    said by {} lines\n", row.lines);
+  for (const std::string& path : row.looked_for)
+    if (path != row.path) text += fmt::format("    not there  {}\n", path);
+  if (!row.path.empty()) text += fmt::format("    taken      {}\n", row.path);
+  if (!row.detail.empty()) text += fmt::format("    {}\n", row.detail);
+  if (!row.against_plan.empty()) text += fmt::format("    {}\n", row.against_plan);
+  for (const exchange::Trap& trap : row.traps)
+    text += fmt::format("  near miss: {}\n    {}\n", trap.path, trap.text);
+  if (row.fix_commands.empty()) return text;
+  text += fmt::format("  to fix it, make {}\n", row.fix_path);
+  for (const std::string& command : row.fix_commands) text += fmt::format("    {}\n", command);
+  return text;
+}
+
+std::string summary_text(const std::vector<AuditRow>& rows) {
+  const auto failures =
+      std::count_if(rows.begin(), rows.end(), [](const AuditRow& row) { return row.is_failure(); });
+  if (rows.empty()) return "nothing about tuning files of MoE layers";
+  if (failures == 0)
+    return fmt::format("no configuration of {} falls back to the engine's default", rows.size());
+  return fmt::format("{} of {} configurations {} back to the engine's default or {} broken",
+                     failures, rows.size(), failures == 1 ? "falls" : "fall",
+                     failures == 1 ? "is" : "are");
+}
+
+std::vector<std::string> commands_for(Engine engine, const std::string& tune_flags,
+                                      const std::string& folder, const exchange::Version& triton) {
+  const exchange::EngineFacts& facts = facts_of(engine);
+  std::vector<std::string> commands = {
+      fmt::format("moetune tune {} --host {}", tune_flags, facts.name),
+      fmt::format("moetune export --{} '{}'", facts.name, folder),
+      fmt::format("export {}='{}'", facts.folder_variable, folder)};
+  if (engine == Engine::kSglang && triton.known())
+    commands[1] += fmt::format(" --triton-version {}", triton.text());
+  return commands;
+}
+
+std::vector<AuditRow> rows_of_log(const exchange::EngineLog& log) {
+  std::vector<AuditRow> rows;
+  for (const LogFinding& finding : log.findings()) rows.push_back(row_of(finding));
+  return rows;
+}
+
+}  // namespace moetune::cli
