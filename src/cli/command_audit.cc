@@ -47,6 +47,7 @@ class AuditCommand final : public Command {
   Result<Scene> set_scene() const;
   Result<AuditRow> audit_layer(const Scene& scene, const LayerFlags::Layer& layer,
                                bool is_fused) const;
+  Status add_fused(const Scene& scene, std::vector<AuditRow>& rows, Output& output) const;
   Status compare(const Scene& scene, const FusedMoeSpec& spec, AuditRow& row) const;
   std::string tune_flags(bool is_fused) const;
   Status check_flags() const;
@@ -171,45 +172,46 @@ Result<AuditRow> AuditCommand::audit_layer(const Scene& scene, const LayerFlags:
   return row;
 }
 
+/// Whether SGLang fuses shared experts depends on the model, the device and its flags: adds the
+/// other case where nobody said which it is.
+Status AuditCommand::add_fused(const Scene& scene, std::vector<AuditRow>& rows,
+                               Output& output) const {
+  LayerFlags flags = layer_;
+  flags.shared_experts = true;
+  const Result<LayerFlags::Layer> layer = flags.read();
+  if (!layer.ok()) return {};  // Not the same sizes, or several expert-parallel ranks.
+  MOETUNE_ASSIGN_OR_RETURN(AuditRow fused, audit_layer(scene, *layer, true));
+  rows.front().variant = "where shared experts stay apart";
+  fused.variant = "where SGLang fuses shared experts into the layer";
+  rows.push_back(std::move(fused));
+  output.note(
+      "note: SGLang looks for one of the two; its log says \"Shared experts fusion optimization is "
+      "disabled\" where they stay apart: give --shared-experts or --no-shared-experts");
+  return {};
+}
+
 Result<std::vector<AuditRow>> AuditCommand::audit_model(Output& output) const {
   MOETUNE_ASSIGN_OR_RETURN(const Scene scene, set_scene());
   MOETUNE_ASSIGN_OR_RETURN(const LayerFlags::Layer layer, layer_.read());
   const exchange::EngineFacts& facts = facts_of(scene.installation.engine);
+  const std::string version = scene.installation.engine_version.text();
   output.text(fmt::format("{}: {}{}, device {}\n", layer.model.name, facts.title,
-                          scene.installation.engine_version.known()
-                              ? " " + scene.installation.engine_version.text()
-                              : "",
-                          scene.device));
+                          version.empty() ? "" : " " + version, scene.device));
   std::vector<AuditRow> rows;
   MOETUNE_ASSIGN_OR_RETURN(AuditRow first, audit_layer(scene, layer, layer_.shared_experts));
   rows.push_back(std::move(first));
-  // Whether SGLang fuses them depends on the model, the device and its flags.
   const bool may_fuse = scene.installation.engine == Engine::kSglang && !apart_ &&
                         !layer_.shared_experts && layer.model.shared_experts > 0;
-  if (may_fuse) {
-    LayerFlags fused = layer_;
-    fused.shared_experts = true;
-    const Result<LayerFlags::Layer> with = fused.read();
-    if (with.ok()) {
-      MOETUNE_ASSIGN_OR_RETURN(AuditRow second, audit_layer(scene, *with, true));
-      rows.front().variant = "where shared experts stay apart";
-      second.variant = "where SGLang fuses shared experts into the layer";
-      rows.push_back(std::move(second));
-      output.note(
-          "note: SGLang looks for one of the two; its log says \"Shared experts fusion "
-          "optimization is disabled\" where they stay apart: give --shared-experts or "
-          "--no-shared-experts");
-    }
-  }
-  if (layer.model.intermediate % layer.spec.tp != 0)
+  if (may_fuse) MOETUNE_RETURN_IF_ERROR(add_fused(scene, rows, output));
+  if (layer.model.intermediate % layer.spec.tp != 0) {
     output.note(
-        fmt::format("note: {} rows do not divide by --tp {}; {} may pad them, so that N "
-                    "is another",
+        fmt::format("note: {} rows do not divide by --tp {}; {} may pad them, so that N is another",
                     layer.model.intermediate, layer.spec.tp, facts.title));
-  output.note(
-      fmt::format("note: {} reads these files only where it runs the layer with its Triton "
-                  "kernel; `moetune audit --log` tells what it did",
-                  facts.title));
+  }
+  output.note(fmt::format(
+      "note: {} reads these files only where it runs the layer with its Triton kernel; `moetune "
+      "audit --log` tells what it did",
+      facts.title));
   return rows;
 }
 

@@ -8,7 +8,7 @@ import program
 
 
 class Help(program.ProgramTest):
-    COMMANDS = ["tune", "bench", "show", "explain", "verify", "devices", "journal list", "journal prune",
+    COMMANDS = ["tune", "bench", "show", "explain", "verify", "export", "audit", "devices", "journal list", "journal prune",
                 "journal export", "journal import"]
 
     def test_lists_the_commands_and_exit_codes(self):
