@@ -116,7 +116,9 @@ Result<Scene> AuditCommand::set_scene() const {
 }
 
 std::string AuditCommand::tune_flags(bool is_fused) const {
-  std::string flags = layer_.model + " --tp " + layer_.tp;
+  const bool has_space = layer_.model.find(' ') != std::string::npos;
+  std::string flags = has_space ? "'" + layer_.model + "'" : layer_.model;
+  flags += " --tp " + layer_.tp;
   if (layer_.ep != "1") flags += " --ep " + layer_.ep;
   if (!layer_.weights.empty()) flags += " --weights " + layer_.weights;
   if (is_fused) flags += " --shared-experts";
@@ -194,12 +196,12 @@ Result<std::vector<AuditRow>> AuditCommand::audit_model(Output& output) const {
   MOETUNE_ASSIGN_OR_RETURN(const Scene scene, set_scene());
   MOETUNE_ASSIGN_OR_RETURN(const LayerFlags::Layer layer, layer_.read());
   const exchange::EngineFacts& facts = facts_of(scene.installation.engine);
-  const std::string version = scene.installation.engine_version.text();
-  output.text(fmt::format("{}: {}{}, device {}\n", layer.model.name, facts.title,
-                          version.empty() ? "" : " " + version, scene.device));
   std::vector<AuditRow> rows;
   MOETUNE_ASSIGN_OR_RETURN(AuditRow first, audit_layer(scene, layer, layer_.shared_experts));
   rows.push_back(std::move(first));
+  const std::string version = scene.installation.engine_version.text();
+  output.text(fmt::format("{}: {}{}, device {}\n", layer.model.name, facts.title,
+                          version.empty() ? "" : " " + version, scene.device));
   const bool may_fuse = scene.installation.engine == Engine::kSglang && !apart_ &&
                         !layer_.shared_experts && layer.model.shared_experts > 0;
   if (may_fuse) MOETUNE_RETURN_IF_ERROR(add_fused(scene, rows, output));

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "exchange/engine_plans.h"
 
 namespace moetune::exchange {
