@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "base/file.h"
 #include "cli/table_text.h"
@@ -28,12 +29,40 @@ Json describe(const std::vector<exchange::Trap>& traps) {
   return list;
 }
 
-/// The folder that a log's first path is in, and, for SGLang, the one that all versions of Triton
-/// are below.
-std::string folder_of(const LogFinding& finding) {
+/// SGLang's paths end in configs/triton_X_Y_Z/NAME.
+bool is_versioned(const LogFinding& finding, const std::string& folder) {
+  return finding.engine == Engine::kSglang && folder.find("/configs/triton_") != std::string::npos;
+}
+
+/// Where near misses may be: beside what was looked for and, for SGLang, in folders of other
+/// versions of Triton.
+std::vector<std::string> folders_of(const LogFinding& finding) {
+  std::vector<std::string> folders;
+  for (const std::string& path : finding.looked_for) {
+    const std::string folder = parent_folder(path);
+    folders.push_back(is_versioned(finding, folder) ? parent_folder(folder) : folder);
+  }
+  return folders;
+}
+
+/// The file that would be taken, and how to make it. A log shows which folder is the user's own
+/// where vLLM looked into two, and where SGLang looked into any.
+void add_fix(const LogFinding& finding, AuditRow& row) {
   const std::string folder = parent_folder(finding.looked_for.front());
-  const bool is_versioned = folder.find("/triton_") != std::string::npos;
-  return finding.engine == Engine::kSglang && is_versioned ? parent_folder(folder) : folder;
+  std::string own = "DIR";
+  exchange::Version triton;
+  row.fix_path = fmt::format("{}/{}", own, row.name.text(row.engine));
+  if (is_versioned(finding, folder)) {
+    own = parent_folder(parent_folder(folder));
+    std::string version = folder.substr(folder.rfind("triton_") + 7);
+    std::replace(version.begin(), version.end(), '_', '.');
+    triton = exchange::parse_version(version).value_or(exchange::Version{});
+    row.fix_path = finding.looked_for.front();
+  } else if (finding.looked_for.size() > 1) {
+    own = folder;
+    row.fix_path = finding.looked_for.front();
+  }
+  row.fix_commands = commands_for(row.engine, "MODEL --tp N", own, triton);
 }
 
 AuditRow row_of(const LogFinding& finding) {
@@ -42,12 +71,10 @@ AuditRow row_of(const LogFinding& finding) {
   row.path = finding.used;
   row.looked_for = finding.looked_for;
   row.lines = finding.lines;
-  if (finding.looked_for.empty()) return row;
-  row.fix_path = finding.looked_for.front();
   if (!row.is_failure()) return row;
+  add_fix(finding, row);
   row.traps = find_traps(row.name, row.engine, row.looked_for, {},
-                         exchange::list_tables({folder_of(finding)}));
-  row.fix_commands = commands_for(row.engine, "MODEL --tp N", "DIR", {});
+                         exchange::list_tables(folders_of(finding)));
   return row;
 }
 

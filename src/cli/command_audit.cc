@@ -167,10 +167,11 @@ Result<AuditRow> AuditCommand::audit_layer(const Scene& scene, const LayerFlags:
                                    .full_intermediate = layer.model.intermediate};
   if (lookup.outcome == exchange::Lookup::Outcome::kDefault)
     row.traps = find_traps(row.name, installation.engine, row.looked_for, facts, scene.files);
-  row.fix_path = row.looked_for.front();
-  const std::string folder = installation.user_folder.empty() ? "DIR" : installation.user_folder;
+  Installation own = installation;
+  if (own.user_folder.empty()) own.user_folder = "DIR";  // There is none yet: the user's choice.
+  row.fix_path = fmt::format("{}/{}", own.folders().front(), row.name.text(own.engine));
   row.fix_commands =
-      commands_for(installation.engine, tune_flags(is_fused), folder, installation.triton_version);
+      commands_for(own.engine, tune_flags(is_fused), own.user_folder, own.triton_version);
   return row;
 }
 

@@ -158,6 +158,14 @@ class Audit(EngineTest):
         self.assertIn(f"moetune tune {self.model} --tp 2 --host vllm", row["fix"]["commands"])
         self.assertIn(f"moetune export --vllm '{self.folder / 'own'}'", row["fix"]["commands"])
 
+    def test_without_a_folder_of_ones_own_one_is_to_be_chosen(self):
+        package = self.folder / "vllm"
+        near = self.table("vllm", "model_executor", "layers", "fused_moe", "configs", "E=9,N=32,device_name=NVIDIA_H200.json")
+        row = self.audit(1, self.model, "--vllm", package, "--device-name", "NVIDIA H200")[0]
+        self.assertEqual(row["looked_for"], [str(near.parent / NAME)])
+        self.assertEqual(row["fix"]["path"], f"DIR/{NAME}")
+        self.assertEqual(row["near"][0]["path"], str(near))
+
     def test_near_misses_are_named(self):
         for name, kind in [("E=8,N=32,device_name=NVIDIA_H200_NVL.json", "device_name"),
                            ("E=9,N=32,device_name=NVIDIA_H200.json", "shared_expert"),
@@ -207,10 +215,18 @@ class Audit(EngineTest):
         log.write_text("noise\n" + line * 4)
         row = self.audit(1, "--log", log)[0]
         self.assertEqual((row["lines"], row["outcome"], row["engine"]), (4, "default", "vllm"))
-        self.assertEqual(row["fix"]["path"], str(wanted))
+        self.assertEqual(row["fix"]["path"], f"DIR/{NAME}", "the package's own folder is not the place for it")
         self.assertEqual([one["path"] for one in row["near"]], [str(near)])
+        log.write_text(line.replace(str(wanted), f"{wanted}, /package/configs/{NAME}"))
+        self.assertEqual(self.audit(1, "--log", log)[0]["fix"]["path"], str(wanted))
         log.write_text(f"INFO Using configuration from {wanted} for MoE layer.\n")
         self.assertEqual(self.audit(0, "--log", log)[0]["outcome"], "found")
+        root = self.folder / "sgl"
+        log.write_text(f"[TP0] Using default MoE kernel config. Performance might be sub-optimal! Config file not found at "
+                       f"{root}/configs/triton_3_5_1/{NAME}, you can create them with https://example.org\n")
+        row = self.audit(1, "--log", log)[0]
+        self.assertEqual((row["engine"], row["fix"]["path"]), ("sglang", f"{root}/configs/triton_3_5_1/{NAME}"))
+        self.assertIn(f"moetune export --sglang '{root}' --triton-version 3.5.1", row["fix"]["commands"])
         log.write_bytes(bytes(range(256)) * 1000)
         self.assertEqual(self.audit(0, "--log", log), [])
 
