@@ -10,6 +10,7 @@
 #include "cli/command.h"
 #include "cli/describe.h"
 #include "cli/engine_flags.h"
+#include "cli/host_flags.h"
 #include "cli/table_text.h"
 #include "engine/backend.h"
 #include "exchange/folders.h"
@@ -68,7 +69,8 @@ class ExportCommand final : public Command {
   }
   void declare(Flags& flags) override {
     engine_.declare(flags, "Folder for vLLM's files, which is made, or vLLM's package itself");
-    flags.value("--config", "FILE", &config_, "The tuned configuration; default: this machine's");
+    flags.value("--config", "FILE", &config_,
+                "The tuned configuration; default: where `tune --host vllm` (sglang) keeps it");
     flags.value("--problem", "TEXT", &problem_,
                 "Only plans whose problem has this in it, as in experts=128");
   }
@@ -94,7 +96,9 @@ class ExportCommand final : public Command {
 Result<std::string> ExportCommand::find_config() const {
   if (!config_.empty()) return config_;
   MOETUNE_ASSIGN_OR_RETURN(const std::unique_ptr<Backend> backend, open_backend("auto"));
-  std::string path = get_config_path(backend->device().properties());
+  MOETUNE_ASSIGN_OR_RETURN(const std::vector<HostChoice> hosts,
+                           parse_hosts(facts_of(values_.engine).name));
+  std::string path = usual_config_path(backend->device().properties(), hosts);
   if (!path.empty()) return path;
   return Error{ErrorCode::kNotFound, "neither MOETUNE_CONFIG, XDG_CACHE_HOME nor HOME is set",
                "name the tuned configuration with --config"};

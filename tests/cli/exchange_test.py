@@ -121,6 +121,15 @@ class Export(EngineTest):
                           "--device-name", "NVIDIA H200")
         self.assertFalse(out.exists(), "nothing is made where something is wrong")
 
+    def test_the_usual_configuration_is_where_tuning_with_the_host_keeps_it(self):
+        out = self.folder / "out"
+        usual = self.folder / "usual.json"
+        arguments = ["export", "--vllm", out]
+        self.assert_error(1, "not_found", ["usual-vllm.json", "moetune tune MODEL --host vllm"], *arguments, MOETUNE_CONFIG=str(usual))
+        self.config(make_plan(self.PARTS)).rename(self.folder / "usual-vllm.json")
+        self.assert_done(self.run_program(*arguments, MOETUNE_CONFIG=str(usual)))
+        self.assertTrue((out / NAME).exists())
+
     def test_two_plans_of_one_file_are_not_chosen_from(self):
         config = self.config(make_plan(self.PARTS), make_plan(self.PARTS, hidden="128"))
         self.assert_error(2, "invalid_argument", ["--problem", "hidden=128"], "export", "--vllm", self.folder / "out", "--config", config)
