@@ -22,7 +22,7 @@ const char* outcome_text(const AuditRow& row) {
   return "NOT FOUND: the engine's default runs";
 }
 
-Json describe(const std::vector<exchange::Trap>& traps) {
+Json traps_to_json(const std::vector<exchange::Trap>& traps) {
   Json list = Json::array();
   for (const exchange::Trap& trap : traps)
     list.push_back({{"kind", to_string(trap.kind)}, {"path", trap.path}, {"text", trap.text}});
@@ -65,7 +65,7 @@ void add_fix(const LogFinding& finding, AuditRow& row) {
   row.fix_commands = commands_for(row.engine, "MODEL --tp N", own, triton);
 }
 
-AuditRow row_of(const LogFinding& finding) {
+AuditRow finding_row(const LogFinding& finding) {
   AuditRow row{.engine = finding.engine, .name = finding.name};
   row.outcome = to_string(finding.outcome);
   row.path = finding.used;
@@ -91,7 +91,7 @@ Json describe(const AuditRow& row) {
   object["detail"] = row.detail;
   object["against_plan"] = row.against_plan;
   object["slower_than_default"] = row.is_slower;
-  object["near"] = describe(row.traps);
+  object["near"] = traps_to_json(row.traps);
   object["fix"] = {{"path", row.fix_path}, {"commands", row.fix_commands}};
   object["lines"] = row.lines;
   return object;
@@ -141,7 +141,7 @@ std::vector<std::string> commands_for(Engine engine, const std::string& tune_fla
 
 std::vector<AuditRow> rows_of_log(const exchange::EngineLog& log) {
   std::vector<AuditRow> rows;
-  for (const LogFinding& finding : log.findings()) rows.push_back(row_of(finding));
+  for (const LogFinding& finding : log.findings()) rows.push_back(finding_row(finding));
   return rows;
 }
 

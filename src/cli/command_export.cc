@@ -31,8 +31,8 @@ struct ExportedFile {
   exchange::WrittenFile written;
 };
 
-Json describe(const ExportedFile& file) {
-  Json object = cli::describe(file.exported.name);
+Json file_to_json(const ExportedFile& file) {
+  Json object = describe(file.exported.name);
   object["path"] = file.path;
   object["problem"] = file.exported.problem;
   object["entries"] = file.exported.table.entries.size();
@@ -44,7 +44,7 @@ Json describe(const ExportedFile& file) {
   return object;
 }
 
-std::string text_of(const ExportedFile& file) {
+std::string file_text(const ExportedFile& file) {
   std::string text =
       fmt::format("{}\n  {}; {} entries; faster than the default at {} of {} numbers of tokens\n",
                   file.path, file.exported.name.shape_text(), file.exported.table.entries.size(),
@@ -168,8 +168,8 @@ void ExportCommand::report(const std::vector<ExportedFile>& files, const std::st
   const exchange::EngineFacts& facts = facts_of(values_.engine);
   Json list = Json::array();
   for (const ExportedFile& file : files) {
-    list.push_back(describe(file));
-    output.text(text_of(file));
+    list.push_back(file_to_json(file));
+    output.text(file_text(file));
     for (const std::string& note : file.exported.notes) output.note("note: " + note);
   }
   Json environment = Json::object();

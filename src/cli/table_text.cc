@@ -70,7 +70,7 @@ std::string table_text(const exchange::TritonTable& table) {
     std::vector<std::string> cells = {std::to_string(entry.tokens)};
     for (const std::string& name : names) {
       const ParameterValue* value = entry.tactic.find(name);
-      cells.push_back(value == nullptr ? "-" : cut(to_string(*value)));
+      cells.push_back(value == nullptr ? "-" : cut(moetune::to_string(*value)));
     }
     text.add_row(std::move(cells));
   }

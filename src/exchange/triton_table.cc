@@ -78,10 +78,10 @@ Status check_value(const EngineParameter& parameter, const ParameterValue& value
                    const char* engine) {
   const bool is_word = std::holds_alternative<std::string>(value);
   if (is_word == (parameter.kind == EngineParameter::Kind::kWord)) return {};
-  return Error{
-      ErrorCode::kInvalidArgument,
-      fmt::format("{}={} is not of the kind that {} has", parameter.name, to_string(value), engine),
-      "the plan comes from another kernel"};
+  return Error{ErrorCode::kInvalidArgument,
+               fmt::format("{}={} is not of the kind that {} has", parameter.name,
+                           moetune::to_string(value), engine),
+               "the plan comes from another kernel"};
 }
 
 Result<Json> print_tactic(const Tactic& tactic, Engine engine) {
