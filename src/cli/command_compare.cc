@@ -288,7 +288,7 @@ Status CompareCommand::report(Output& output, const Job& job, const CompareRecor
     versions[host.choice.name] = strings_to_json(host.kernels.versions);
   Json object = {{"moetune", version()},
                  {"note", note_},
-                 {"device", describe(job.device())},
+                 {"device", cli::describe(job.device())},
                  {"problem", describe_problem(job)},
                  {"versions", std::move(versions)},
                  {"interrupted", interrupted}};

@@ -32,7 +32,7 @@ struct ExportedFile {
 };
 
 Json file_to_json(const ExportedFile& file) {
-  Json object = describe(file.exported.name);
+  Json object = cli::describe(file.exported.name);
   object["path"] = file.path;
   object["problem"] = file.exported.problem;
   object["entries"] = file.exported.table.entries.size();

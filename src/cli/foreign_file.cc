@@ -25,9 +25,9 @@ Result<std::optional<Exit>> show_table(const std::string& path, const std::strin
   output.object(
       {{"file", path},
        {"format", "triton_table"},
-       {"name", name.ok() ? describe(*name) : Json()},
+       {"name", name.ok() ? cli::describe(*name) : Json()},
        {"triton_version", table.triton_version.empty() ? Json() : Json(table.triton_version)},
-       {"entries", describe(table)}});
+       {"entries", cli::describe(table)}});
   return std::optional<Exit>(Exit::kDone);
 }
 
@@ -38,7 +38,7 @@ Result<std::optional<Exit>> show_cache(const std::string& path, const std::strin
   output.text(fmt::format("{}\n  FlashInfer's autotuner cache, {} entries\n{}", path,
                           cache.entries.size(), table_text(cache, kMostRows)));
   Json object = {{"file", path}, {"format", "flashinfer_cache"}};
-  object.update(describe(cache));
+  object.update(cli::describe(cache));
   output.object(object);
   return std::optional<Exit>(Exit::kDone);
 }

@@ -10,8 +10,6 @@
 namespace moetune::cli {
 namespace {
 
-using Align = Table::Align;
-
 /// Names of all parameters that some entry has, in the order in which they appear.
 std::vector<std::string> parameters_of(const exchange::TritonTable& table) {
   std::vector<std::string> names;
@@ -99,6 +97,7 @@ std::string table_text(const exchange::FlashinferCache& cache, size_t most) {
   std::string text;
   for (const auto& [name, value] : cache.metadata) text += fmt::format("  {:<24}{}\n", name, value);
   if (cache.metadata.empty()) text = "  no _metadata: nothing says what it was made with\n";
+  using Align = Table::Align;
   Table table({{"op", Align::kLeft},
                {"runner", Align::kLeft},
                {"shapes", Align::kLeft},
