@@ -250,21 +250,11 @@ class CompareCommand final : public Command {
   std::string note_;
 };
 
-std::vector<std::string> split(const std::string& list) {
-  std::vector<std::string> parts;
-  for (size_t begin = 0; begin < list.size();) {
-    const size_t end = std::min(list.find(',', begin), list.size());
-    if (end > begin) parts.push_back(list.substr(begin, end - begin));
-    begin = end + 1;
-  }
-  return parts;
-}
-
 Status CompareCommand::load_plans(const Job& job, std::vector<Side>& sides, Output& output) const {
   for (size_t i = 0; i < sides.size(); ++i) {
     Side& side = sides[i];
     side.tuner = std::make_unique<AutoTuner>(job.device());
-    std::vector<std::string> files = split(configs_);
+    std::vector<std::string> files = split_list(configs_);
     if (configs_.empty()) {
       std::error_code error;
       const std::string usual = usual_config_path(job.device(), {job.host_choices[i]});

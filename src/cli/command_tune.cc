@@ -7,6 +7,7 @@
 #include "cli/command.h"
 #include "cli/describe.h"
 #include "cli/host_flags.h"
+#include "cli/imported.h"
 #include "cli/interrupts.h"
 #include "cli/job.h"
 #include "cli/progress.h"
@@ -52,6 +53,10 @@ class TuneCommand final : public Command {
         "Where candidates run: worker (a helper process, the default where there is one) or "
         "in-process");
     hosts_.declare(flags);
+    flags.value(
+        "--import", "FILE", &import_,
+        "A tuning file of vLLM or SGLang, whose tactics compete; what of it is slower than the "
+        "default is named");
     flags.toggle("--deterministic", &deterministic_,
                  "Only kernels that give the same bits on every run");
   }
@@ -80,6 +85,8 @@ class TuneCommand final : public Command {
   TuneJournal journal_;
   std::string isolation_;
   HostFlags hosts_;
+  std::string import_;
+  ImportedTable imported_;
   bool deterministic_ = false;
 };
 
@@ -123,8 +130,11 @@ Result<TuneReport> TuneCommand::tune(Job& job, const TrafficFlags::Values& traff
   request.candidate_budget_s = candidate_budget_s_;
   request.seed = traffic.seed;
   if (memory_bytes) request.limits = fmt::format("memory={}", *memory_bytes);
+  request.limits += imported_.text();
+  MOETUNE_RETURN_IF_ERROR(imported_.suggest(request));
   request.stop = std::move(stop);
-  request.store = journal_.store();
+  const auto own_store = make_memory_store();  // Where no journal is kept.
+  request.store = journal_.store() != nullptr ? journal_.store() : own_store.get();
   stop_helpers_on(job, request.stop);
   Progress progress;
   progress.show({"preparing", 0, budget_s});
@@ -134,7 +144,11 @@ Result<TuneReport> TuneCommand::tune(Job& job, const TrafficFlags::Values& traff
   if (Executor* exact = job.session->exact_executor()) exact->unload();
   if (const std::string trouble = trouble_of(job); report.ok() && !trouble.empty())
     report->warnings.push_back(trouble);
-  if (report.ok()) put_host(report->plan, job.hosts);
+  if (report.ok()) {
+    put_host(report->plan, job.hosts);
+    for (std::string& line : imported_.compare_with_default(request, *request.store))
+      report->warnings.push_back(std::move(line));
+  }
   return report;
 }
 
@@ -196,11 +210,13 @@ Result<Exit> TuneCommand::run(Output& output) {
   MOETUNE_ASSIGN_OR_RETURN(const LayerFlags::Layer layer, layer_.read());
   MOETUNE_ASSIGN_OR_RETURN(const Where where, parse_isolation(isolation_));
   MOETUNE_ASSIGN_OR_RETURN(const std::vector<HostChoice> hosts, hosts_.read());
+  MOETUNE_ASSIGN_OR_RETURN(imported_, ImportedTable::read(import_));
   if (!out_.empty()) MOETUNE_RETURN_IF_ERROR(check_can_write(out_));
   const Interrupts interrupts;
-  MOETUNE_ASSIGN_OR_RETURN(
-      Job job, open_job(layer, device, traffic.seed, Purpose::kMeasure, output, where,
-                        {.deterministic = deterministic_}, policy, {hosts, traffic.tokens.back()}));
+  MOETUNE_ASSIGN_OR_RETURN(Job job,
+                           open_job(layer, device, traffic.seed, Purpose::kMeasure, output, where,
+                                    {.deterministic = deterministic_}, policy,
+                                    {hosts, traffic.tokens.back(), imported_.suggestions()}));
   MOETUNE_ASSIGN_OR_RETURN(
       const std::string path,
       prepare_output(out_, usual_config_path(job.device(), hosts), job.device()));

@@ -41,4 +41,7 @@ std::string date_text(int64_t unix_ms);
 /// "512 B", "1.5 MiB", "24 GiB".
 std::string bytes_text(double bytes);
 
+/// Parts between commas, as of a list of files. Empty ones are left out.
+std::vector<std::string> split_list(const std::string& text);
+
 }  // namespace moetune::cli

@@ -56,11 +56,14 @@ class HostTest(unittest.TestCase):
         (self.folder / "config.json").write_text(json.dumps(TINY))
 
     def run_program(self, command, host, *flags, timeout=240):
-        line = [BINARY, command, self.folder / "config.json", "--device", "cpu", "--host", host, *flags, "--json"]
+        return self.run_any(command, self.folder / "config.json", "--device", "cpu", "--host", host, *flags, "--json",
+                            timeout=timeout)
+
+    def run_any(self, *line, timeout=240):
         # Each with a journal of its own: what a run before has spent would count.
         cache = tempfile.mkdtemp(dir=self.folder)
         environment = {**os.environ, "XDG_CACHE_HOME": cache}
-        return subprocess.run(line, capture_output=True, text=True, timeout=timeout, check=False, env=environment)
+        return subprocess.run([BINARY, *line], capture_output=True, text=True, timeout=timeout, check=False, env=environment)
 
     def host(self, name, *arguments):
         return " ".join([PYTHON, str(HOSTS / name), *arguments])
