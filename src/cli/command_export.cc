@@ -194,17 +194,24 @@ Result<Exit> ExportCommand::run(Output& output) {
   if (!engine_.device_name.empty()) {
     MOETUNE_ASSIGN_OR_RETURN(engine_.device_name, find_device_name(engine_.device_name));
   }
-  std::error_code error;
-  const std::string folder = fs::absolute(values_.path, error).lexically_normal().string();
+  std::error_code ignored;
+  const std::string folder = fs::absolute(values_.path, ignored).lexically_normal().string();
   target_ = {.engine = values_.engine, .user_folder = folder};
-  if (fs::is_directory(folder, error)) {
+  if (fs::is_directory(folder, ignored)) {
     MOETUNE_ASSIGN_OR_RETURN(target_, find_installation(values_.engine, folder, ""));
     if (!values_.engine_version.known()) values_.engine_version = target_.engine_version;
     if (!values_.triton_version.known()) values_.triton_version = target_.triton_version;
   }
   MOETUNE_ASSIGN_OR_RETURN(const std::string path, find_config());
-  MOETUNE_ASSIGN_OR_RETURN(const TunedConfiguration configuration, TunedConfiguration::load(path));
-  MOETUNE_ASSIGN_OR_RETURN(std::vector<ExportedFile> files, make_files(configuration, path));
+  Result<TunedConfiguration> configuration = TunedConfiguration::load(path);
+  if (!configuration.ok()) {
+    Error error = std::move(configuration).error();
+    if (config_.empty() && error.code == ErrorCode::kNotFound)
+      error.hint = fmt::format("nothing was tuned yet: `moetune tune MODEL --host {}`",
+                               facts_of(values_.engine).name);
+    return error;
+  }
+  MOETUNE_ASSIGN_OR_RETURN(std::vector<ExportedFile> files, make_files(*configuration, path));
   // Only now that all of them can be made is anything written.
   for (ExportedFile& file : files) {
     MOETUNE_ASSIGN_OR_RETURN(file.written, exchange::write_table_file(file.path, file.content));
