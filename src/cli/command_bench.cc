@@ -299,7 +299,7 @@ Result<Exit> BenchCommand::run(Output& output) {
   const Interrupts interrupts;
   MOETUNE_ASSIGN_OR_RETURN(
       Job job, open_job(layer, device, traffic.seed, Purpose::kMeasure, output, Where::kHere,
-                        mode_.tuner_options(), {}, {hosts, traffic.tokens.back()}));
+                        mode_.tuner_options(), {}, {.hosts = hosts}));
   MOETUNE_ASSIGN_OR_RETURN(const std::string config,
                            load_plan(job, config_, mode_, traffic.tokens.back(), output));
   MOETUNE_RETURN_IF_ERROR(

@@ -30,54 +30,55 @@ constexpr int kLeastRounds = 5;
 constexpr int kMostRounds = 100;
 
 /// One host's kernels, and the plan that was made of them alone.
-struct Side {
+struct Entrant {
   std::string host;
   std::vector<TunableRunner*> runners;
   std::unique_ptr<AutoTuner> tuner;
   bool has_plan = false;
 };
 
-std::vector<Side> sides_of(const Job& job) {
-  std::vector<Side> sides;
+std::vector<Entrant> entrants_of(const Job& job) {
+  std::vector<Entrant> entrants;
   for (const KernelHost& host : job.hosts) {
-    Side& side = sides.emplace_back();
-    side.host = host.choice.name;
+    Entrant& entrant = entrants.emplace_back();
+    entrant.host = host.choice.name;
     for (TunableRunner* runner : job.session->runners()) {
       const bool is_hosted = !runner->has_exact_check();
       const bool is_its = std::any_of(host.kernels.runners.begin(), host.kernels.runners.end(),
                                       [&](const auto& own) { return own.get() == runner; });
-      if (host.choice.is_own() ? !is_hosted : is_its) side.runners.push_back(runner);
+      if (host.choice.is_own() ? !is_hosted : is_its) entrant.runners.push_back(runner);
     }
   }
-  return sides;
+  return entrants;
 }
 
-/// Puts the plan of a file in force where it is of this layer and of this side's runners. False
+/// Puts the plan of a file in force where it is of this layer and of this host's runners. False
 /// where it is not.
-Result<bool> load_side(const Job& job, Side& side, const std::string& path, Output& output) {
+Result<bool> load_entrant(const Job& job, Entrant& entrant, const std::string& path,
+                          Output& output) {
   MOETUNE_ASSIGN_OR_RETURN(const TunedConfiguration file, TunedConfiguration::load(path));
   const Plan* plan = file.find(job.session->problem());
-  const bool is_its = plan != nullptr && std::any_of(side.runners.begin(), side.runners.end(),
+  const bool is_its = plan != nullptr && std::any_of(entrant.runners.begin(), entrant.runners.end(),
                                                      [&](const TunableRunner* runner) {
                                                        return runner->name() == plan->runner;
                                                      });
   if (!is_its) return false;
   MOETUNE_ASSIGN_OR_RETURN(const std::vector<std::string> differences,
-                           side.tuner->load(file, AutoTuner::Source::kUser));
+                           entrant.tuner->load(file, AutoTuner::Source::kUser));
   for (const std::string& words : differences) output.note(fmt::format("{}: {}", path, words));
-  for (const std::string& words : side.tuner->validate(job.session->problem(), side.runners))
+  for (const std::string& words : entrant.tuner->validate(job.session->problem(), entrant.runners))
     output.note(fmt::format("{}: {}", path, words));
-  side.has_plan = true;
+  entrant.has_plan = true;
   return true;
 }
 
 class Comparison {
  public:
-  Comparison(Job& job, std::vector<Side>& sides, uint64_t seed, std::stop_token stop)
-      : job_(job), sides_(sides), seed_(seed), stop_(std::move(stop)) {
-    for (const Side& side : sides_) {
-      record_.contestants.push_back({side.host, false});
-      if (side.has_plan) record_.contestants.push_back({side.host, true});
+  Comparison(Job& job, std::vector<Entrant>& entrants, uint64_t seed, std::stop_token stop)
+      : job_(job), entrants_(entrants), seed_(seed), stop_(std::move(stop)) {
+    for (const Entrant& entrant : entrants_) {
+      record_.contestants.push_back({entrant.host, false});
+      if (entrant.has_plan) record_.contestants.push_back({entrant.host, true});
     }
   }
 
@@ -111,10 +112,10 @@ class Comparison {
   /// What each contestant runs at that size.
   std::vector<Candidate> candidates(int64_t tokens) const {
     std::vector<Candidate> found;
-    for (const Side& side : sides_) {
-      found.push_back(side.runners.front()->default_candidate(tokens));
-      if (!side.has_plan) continue;
-      const Lookup lookup = side.tuner->handle(job_.session->problem()).find(tokens);
+    for (const Entrant& entrant : entrants_) {
+      found.push_back(entrant.runners.front()->default_candidate(tokens));
+      if (!entrant.has_plan) continue;
+      const Lookup lookup = entrant.tuner->handle(job_.session->problem()).find(tokens);
       found.push_back(lookup.decision != nullptr && !lookup.decision->is_default
                           ? lookup.decision->candidate
                           : found.back());
@@ -204,7 +205,7 @@ class Comparison {
   }
 
   Job& job_;
-  std::vector<Side>& sides_;
+  std::vector<Entrant>& entrants_;
   uint64_t seed_;
   std::stop_token stop_;
   CompareRecord record_;
@@ -236,7 +237,7 @@ class CompareCommand final : public Command {
   Result<Exit> run(Output& output) override;
 
  private:
-  Status load_plans(const Job& job, std::vector<Side>& sides, Output& output) const;
+  Status load_plans(const Job& job, std::vector<Entrant>& entrants, Output& output) const;
   Status report(Output& output, const Job& job, const CompareRecord& record,
                 bool interrupted) const;
 
@@ -250,10 +251,11 @@ class CompareCommand final : public Command {
   std::string note_;
 };
 
-Status CompareCommand::load_plans(const Job& job, std::vector<Side>& sides, Output& output) const {
-  for (size_t i = 0; i < sides.size(); ++i) {
-    Side& side = sides[i];
-    side.tuner = std::make_unique<AutoTuner>(job.device());
+Status CompareCommand::load_plans(const Job& job, std::vector<Entrant>& entrants,
+                                  Output& output) const {
+  for (size_t i = 0; i < entrants.size(); ++i) {
+    Entrant& entrant = entrants[i];
+    entrant.tuner = std::make_unique<AutoTuner>(job.device());
     std::vector<std::string> files = split_list(configs_);
     if (configs_.empty()) {
       std::error_code error;
@@ -261,12 +263,12 @@ Status CompareCommand::load_plans(const Job& job, std::vector<Side>& sides, Outp
       if (std::filesystem::exists(usual, error)) files = {usual};
     }
     for (const std::string& file : files) {
-      MOETUNE_ASSIGN_OR_RETURN(const bool is_loaded, load_side(job, side, file, output));
+      MOETUNE_ASSIGN_OR_RETURN(const bool is_loaded, load_entrant(job, entrant, file, output));
       if (is_loaded) break;
     }
-    if (!side.has_plan)
+    if (!entrant.has_plan)
       output.note(fmt::format("{}: no plan of this layer; `moetune tune` with --host {} makes one",
-                              side.host, side.host));
+                              entrant.host, entrant.host));
   }
   return {};
 }
@@ -304,13 +306,12 @@ Result<Exit> CompareCommand::run(Output& output) {
   }
   if (!out_.empty()) MOETUNE_RETURN_IF_ERROR(check_can_write(out_));
   const Interrupts interrupts;
-  MOETUNE_ASSIGN_OR_RETURN(Job job,
-                           open_job(layer, device, traffic.seed, Purpose::kMeasure, output,
-                                    Where::kHelperOrHere, {}, {}, {hosts, traffic.tokens.back()}));
+  MOETUNE_ASSIGN_OR_RETURN(Job job, open_job(layer, device, traffic.seed, Purpose::kMeasure, output,
+                                             Where::kHelperOrHere, {}, {}, {.hosts = hosts}));
   stop_helpers_on(job, interrupts.token());
-  std::vector<Side> sides = sides_of(job);
-  MOETUNE_RETURN_IF_ERROR(load_plans(job, sides, output));
-  Comparison comparison(job, sides, traffic.seed, interrupts.token());
+  std::vector<Entrant> entrants = entrants_of(job);
+  MOETUNE_RETURN_IF_ERROR(load_plans(job, entrants, output));
+  Comparison comparison(job, entrants, traffic.seed, interrupts.token());
   MOETUNE_ASSIGN_OR_RETURN(const CompareRecord record,
                            comparison.run(traffic.tokens, traffic.workloads, budget_s));
   if (const std::string trouble = trouble_of(job); !trouble.empty())

@@ -173,7 +173,7 @@ class ExplainCommand final : public Command {
     MOETUNE_ASSIGN_OR_RETURN(const std::vector<HostChoice> hosts, hosts_.read());
     MOETUNE_ASSIGN_OR_RETURN(
         Job job, open_job(layer, device, traffic.seed, Purpose::kLookUp, output, Where::kHere,
-                          mode_.tuner_options(), {}, {hosts, traffic.tokens.back()}));
+                          mode_.tuner_options(), {}, {.hosts = hosts}));
     MOETUNE_ASSIGN_OR_RETURN(const std::string source,
                              load_plan(job, config_, mode_, traffic.tokens.back(), output));
     const PlanHandle plan = job.tuner->handle(job.session->problem());

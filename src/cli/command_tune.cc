@@ -216,7 +216,7 @@ Result<Exit> TuneCommand::run(Output& output) {
   MOETUNE_ASSIGN_OR_RETURN(Job job,
                            open_job(layer, device, traffic.seed, Purpose::kMeasure, output, where,
                                     {.deterministic = deterministic_}, policy,
-                                    {hosts, traffic.tokens.back(), imported_.suggestions()}));
+                                    {.hosts = hosts, .suggested = imported_.suggestions()}));
   MOETUNE_ASSIGN_OR_RETURN(
       const std::string path,
       prepare_output(out_, usual_config_path(job.device(), hosts), job.device()));

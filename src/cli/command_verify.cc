@@ -257,7 +257,7 @@ Result<Exit> VerifyCommand::run(Output& output) {
   const Interrupts interrupts;
   MOETUNE_ASSIGN_OR_RETURN(
       Job job, open_job(layer, device, traffic.seed, Purpose::kMeasure, output, Where::kHere,
-                        mode_.tuner_options(), {}, {hosts, traffic.tokens.back()}));
+                        mode_.tuner_options(), {}, {.hosts = hosts}));
   MOETUNE_ASSIGN_OR_RETURN(const std::string source,
                            load_plan(job, config_, mode_, traffic.tokens.back(), output));
   if (!source.empty()) output.note(fmt::format("with {}", source));

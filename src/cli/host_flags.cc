@@ -62,8 +62,7 @@ void put_host(Plan& plan, const std::vector<KernelHost>& hosts) {
   if (runner == host.kernels.runners.end()) return;
   Json defaults = Json::array();
   for (const DefaultInterval& interval : default_intervals(**runner)) {
-    if (interval.from <= plan.max_tokens)
-      defaults.push_back({{"from", interval.from}, {"stages", stages_to_json(interval.candidate)}});
+    defaults.push_back({{"from", interval.from}, {"stages", stages_to_json(interval.candidate)}});
   }
   Json extra{{"host",
               {{"name", host.choice.name},

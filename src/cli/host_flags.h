@@ -26,7 +26,7 @@ std::string usual_config_path(const DeviceProperties& device, const std::vector<
 
 /// What export and audit have to know of the engine that a plan was made with, kept with the plan
 /// as its member "host": the host's name, its versions, the device as the host names it, and the
-/// intervals of the default, up to the plan's last token. Nothing where several hosts took part.
+/// intervals of the default. Nothing where several hosts took part.
 void put_host(Plan& plan, const std::vector<KernelHost>& hosts);
 
 }  // namespace moetune::cli

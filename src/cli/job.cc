@@ -60,9 +60,8 @@ Status start_hosts(Job& job, const FusedMoeSpec& spec, const std::string& device
                    const HostedPart& hosted, const WorkerPolicy& policy) {
   job.host_choices = hosted.hosts;
   for (const HostChoice& choice : hosted.hosts) {
-    MOETUNE_ASSIGN_OR_RETURN(
-        KernelHost host, start_kernel_host(choice, *job.backend, device, spec, hosted.max_tokens,
-                                           hosted.suggested, policy));
+    MOETUNE_ASSIGN_OR_RETURN(KernelHost host, start_kernel_host(choice, *job.backend, device, spec,
+                                                                hosted.suggested, policy));
     job.hosts.push_back(std::move(host));
   }
   return {};

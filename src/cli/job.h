@@ -18,10 +18,9 @@
 
 namespace moetune::cli {
 
-/// Kernels of others that take part, up to a number of tokens.
+/// Kernels of others that take part.
 struct HostedPart {
-  std::vector<HostChoice> hosts;  ///< Empty: moetune's own kernels only.
-  int64_t max_tokens = 1;
+  std::vector<HostChoice> hosts;           ///< Empty: moetune's own kernels only.
   std::vector<Suggestion> suggested = {};  ///< Points that belong to their spaces.
 };
 

@@ -83,7 +83,7 @@ Result<std::vector<HostChoice>> parse_hosts(const std::string& text) {
 
 Result<KernelHost> start_kernel_host(const HostChoice& choice, Backend& backend,
                                      const std::string& device, const FusedMoeSpec& spec,
-                                     int64_t max_tokens, const std::vector<Suggestion>& suggested,
+                                     const std::vector<Suggestion>& suggested,
                                      const WorkerPolicy& policy) {
   KernelHost host{.choice = choice,
                   .process = nullptr,
@@ -94,7 +94,7 @@ Result<KernelHost> start_kernel_host(const HostChoice& choice, Backend& backend,
                                                             .policy = policy,
                                                             .foreign_name = choice.name}));
   const WorkerPlace place{.problem = moe_problem(hosted_spec(spec)), .options = host.options};
-  auto kernels = describe_kernels(host.process, place, max_tokens, suggested);
+  auto kernels = describe_kernels(host.process, place, suggested);
   if (!kernels.ok()) {
     Error error = std::move(kernels).error();
     error.message = fmt::format("the host {}: {}", choice.name, error.message);

@@ -37,12 +37,12 @@ struct KernelHost {
   HostedKernels kernels;                ///< Empty then.
 };
 
-/// Starts a host and asks what it has for this layer, up to `max_tokens`. `device` is named as
+/// Starts a host and asks what it has for this layer. `device` is named as
 /// open_backend() takes it, and is the one that is open as `backend`. `suggested` as
 /// describe_kernels(). Its errors, and WorkerHost::start()'s.
 Result<KernelHost> start_kernel_host(const HostChoice& choice, Backend& backend,
                                      const std::string& device, const FusedMoeSpec& spec,
-                                     int64_t max_tokens, const std::vector<Suggestion>& suggested,
+                                     const std::vector<Suggestion>& suggested,
                                      const WorkerPolicy& policy = {});
 
 /// What the layer's problem is where kernels of others take part: they are given the routing.

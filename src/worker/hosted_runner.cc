@@ -18,6 +18,9 @@ using worker::HostedStage;
 constexpr size_t kMaxRunners = 64;
 constexpr size_t kMaxSchemes = 64;
 constexpr size_t kMaxStages = 16;
+// Defaults are asked for up to here: beyond any batch that is served, as files for engines say what
+// runs above the largest size that was tuned.
+constexpr int64_t kDefaultTokens = int64_t{1} << 16;
 constexpr size_t kMaxDefaults = size_t{1} << 17;
 
 struct HostedScheme {
@@ -181,11 +184,11 @@ std::vector<DefaultInterval> default_intervals(const TunableRunner& runner) {
 }
 
 Result<HostedKernels> describe_kernels(const std::shared_ptr<WorkerHost>& host,
-                                       const WorkerPlace& place, int64_t max_tokens,
+                                       const WorkerPlace& place,
                                        const std::vector<Suggestion>& suggested) {
   MOETUNE_ASSIGN_OR_RETURN(const WorkerQuestion ask, make_worker_question(host, place));
   MOETUNE_ASSIGN_OR_RETURN(const Json answer,
-                           ask({{"do", "describe"}, {"max_tokens", max_tokens}}));
+                           ask({{"do", "describe"}, {"max_tokens", kDefaultTokens}}));
   HostedKernels kernels;
   std::vector<std::unique_ptr<HostedRunner>> runners;
   JsonReader reader(answer, "describe");

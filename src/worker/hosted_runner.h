@@ -47,15 +47,15 @@ std::optional<Candidate> suggested_candidate(const TunableRunner& runner,
 /// The defaults of a runner out of describe_kernels(); empty for another one.
 std::vector<DefaultInterval> default_intervals(const TunableRunner& runner);
 
-/// Asks the host what it has for `place`, for up to `max_tokens`. `suggested` are points
-/// of the space of every runner that has those parameters, whatever it searches by itself.
-/// Errors as of make_worker_executor(); kUnsupported where the host has nothing, with its reason,
-/// and kParse where what it says makes no sense.
+/// Asks the host what it has for `place`. `suggested` are points of the space of every runner that
+/// has those parameters, whatever it searches by itself. Errors as of make_worker_executor();
+/// kUnsupported where the host has nothing, with its reason, and kParse where what it says makes no
+/// sense.
 ///
 /// The runners ask the host as long as they live, from the thread that tunes; they compile, pack
 /// and run nothing in this process (kUnsupported).
 Result<HostedKernels> describe_kernels(const std::shared_ptr<WorkerHost>& host,
-                                       const WorkerPlace& place, int64_t max_tokens,
+                                       const WorkerPlace& place,
                                        const std::vector<Suggestion>& suggested = {});
 
 }  // namespace moetune

@@ -44,7 +44,7 @@ void run(std::string_view input) {
   if (!host.ok()) return;
   const Suggestion suggestion{8, Tactic({{"block", 128}})};
   const auto kernels =
-      describe_kernels(*host, {.problem = {"double", {}}, .options = {}}, 64, {suggestion});
+      describe_kernels(*host, {.problem = {"double", {}}, .options = {}}, {suggestion});
   if (!kernels.ok()) {
     require(!kernels.error().message.empty(), "an error says what is wrong");
     return;
