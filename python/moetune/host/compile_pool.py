@@ -118,7 +118,9 @@ class CompilePool:
             if self._closed or self._deaths_at_start >= MAX_DEATHS_AT_START:
                 return None
             pipe = subprocess.PIPE
-            child = subprocess.Popen(self._command, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL)
+            child = subprocess.Popen(
+                self._command, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL, env=_environment()
+            )
             self._children.add(child)
         greeting = _read(child)
         if greeting and not greeting["error"]:
@@ -141,6 +143,11 @@ class CompilePool:
         if not self._warned and not self._closed:
             self._warned = True
             self._say(line)
+
+
+def _environment():
+    """A program may have found its modules by other means than its environment."""
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
 
 
 def _ask(child, job):

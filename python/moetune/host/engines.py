@@ -76,10 +76,13 @@ def load(package, root, version, layouts, tables, known):
     `layouts`: modules of (fused_experts_impl, get_default_config, override_config), newest first; `known`: versions, for
     the message where none of the layouts is there.
     """
-    if tables is not None:
-        Subset(package, root, tables).install()
+    subset = None if tables is None else Subset(package, root, tables)
+    if subset:
+        subset.install()
     reasons = []
     for layout in layouts:
+        if subset and layout[0] not in subset.files:
+            continue
         try:
             impl, config, override = (importlib.import_module(name) for name in layout)
             return Engine(

@@ -93,6 +93,7 @@ class Subset(importlib.abc.MetaPathFinder):
         self.package = package
         self.root = pathlib.Path(root)
         self.tables = tables
+        self._packages = {package, *(name.partition(".")[0] for name in tables)}
         self.files = {}
         for name in ENGINE_FILES[package]:
             if (self.root / name).is_file():
@@ -104,7 +105,7 @@ class Subset(importlib.abc.MetaPathFinder):
         return any(known == name or known.startswith(name + ".") for known in (*self.files, *self.tables))
 
     def find_spec(self, name, path=None, target=None):
-        if name != self.package and not name.startswith(self.package + "."):
+        if name.partition(".")[0] not in self._packages:
             return None
         if name in self.files:
             return importlib.util.spec_from_file_location(name, self.files[name])
