@@ -37,10 +37,10 @@ def _no_pool(*args, **kwargs):
 
 # What the launcher asks of a server, of which there is none here.
 SERVER = {
-    "get_exec": Nothing(),
-    "get_parallel": Nothing(),
-    "get_global_server_args": Nothing(),
-    "is_allocation_symmetric": Nothing(),
+    "get_exec": Nothing,
+    "get_parallel": Nothing,
+    "get_global_server_args": Nothing,
+    "is_allocation_symmetric": lambda: False,
     "use_symmetric_memory": _no_pool,
 }
 
@@ -110,6 +110,8 @@ def _engine(root, version, tables_of):
     for name in ("fused_experts", "get_default_config"):
         names = vars(sys.modules[getattr(engine, name).__module__])
         names.update({each: value for each, value in SERVER.items() if each in names})
+        if tables_of and tables_of[1] is moe_ops.DryOps:
+            names["moe_sum_reduce_torch_compile"] = moe_ops.ignore
     return engine
 
 

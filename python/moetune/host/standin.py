@@ -36,15 +36,15 @@ ENGINE_FILES = {
 
 
 class Nothing:
-    """A setting that is off: false, and so is every part of it."""
+    """Settings that are all off: what is called answers False, and so does a part that enables something."""
 
     def __getattr__(self, name):
         if name.startswith("__"):
             raise AttributeError(name)
-        return self
+        return False if name.startswith("enable_") else self
 
     def __call__(self, *args, **kwargs):
-        return self
+        return False
 
     def __bool__(self):
         return False
