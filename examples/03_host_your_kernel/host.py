@@ -1,4 +1,4 @@
-"""A host of one's own Triton kernel: the class at the end is all that moetune has to know of it. README.md has the rest."""
+"""A host of one's own Triton kernel: the class at the end is all that moetune has to know of it. See README.md."""
 
 import torch
 import triton
@@ -13,7 +13,7 @@ def grouped_product(
     x, w, out, scale, rows, experts, total, K, N, pairs,
     ROWS_PER_X: tl.constexpr, GATED: tl.constexpr, M: tl.constexpr, N_TILE: tl.constexpr, K_TILE: tl.constexpr,
 ):  # fmt: skip
-    """A tile of out[row] = x[row // ROWS_PER_X] · w[its expert]ᵀ: silu(gate) * up where GATED, else times scale[row]."""
+    """A tile of out[row] = x[row // ROWS_PER_X] · w[expert]ᵀ: silu(gate) * up where GATED, else times scale[row]."""
     begin = tl.program_id(0) * M
     if begin >= tl.load(total):
         return

@@ -1,4 +1,4 @@
-"""The operator as docs/operator.md defines it, in PyTorch and slowly; and calls of it for tests of hosts. Needs torch."""
+"""The operator as docs/operator.md defines it, in PyTorch and slowly; and calls of it for tests of hosts."""
 
 import torch
 
@@ -51,18 +51,20 @@ def made_call(moe, tokens):
     w2 = normal(moe.experts, moe.hidden, moe.intermediate)
     ids = torch.stack([torch.randperm(moe.experts, generator=chance)[: moe.top_k] for _ in range(tokens)]).int()
     scale = torch.rand(tokens, moe.top_k, generator=chance).softmax(-1)
-    output = torch.full((tokens, moe.hidden), float("nan"), dtype=torch.float32 if moe.output == "f32" else torch.bfloat16)
+    dtype = torch.float32 if moe.output == "f32" else torch.bfloat16
+    output = torch.full((tokens, moe.hidden), float("nan"), dtype=dtype)
     arguments = Arguments({"hidden": x, "topk_ids": ids, "topk_weights": scale, "output": output})
     arguments.tokens = tokens
     if moe.weights == "bf16":
         weights = {"w13": w13.bfloat16(), "w2": w2.bfloat16()}
-        return arguments, weights, _layer(arguments, weights["w13"].double(), weights["w2"].double(), lambda v: v.double())
+        return arguments, weights, layer(arguments, weights["w13"].double(), weights["w2"].double())
     (c13, s13), (c2, s2) = block_weights(w13), block_weights(w2)
     weights = {"w13": c13, "w13_scales": s13, "w2": c2, "w2_scales": s2}
-    return arguments, weights, _layer(arguments, block_values(c13, s13), block_values(c2, s2), rounded)
+    return arguments, weights, layer(arguments, block_values(c13, s13), block_values(c2, s2), rounded)
 
 
-def _layer(call, w13, w2, activation_format):
+def layer(call, w13, w2, activation_format=torch.Tensor.double):
+    """The output in f64, of weights in f64."""
     x = activation_format(call["hidden"])
     result = torch.zeros(x.shape, dtype=torch.double)
     for token, (ids, scales) in enumerate(zip(call["topk_ids"].tolist(), call["topk_weights"].double())):

@@ -62,7 +62,8 @@ class Offered(unittest.TestCase):
         tactic = runner.space().point(100)
         runner.compile(tactic, call)(call, runner.pack(weights))
         self.assertEqual(self.experts.seen, {**tactic, "SPLIT_K": 1})
-        self.assertEqual(self.experts.options, {"inplace": False, "activation": "silu", "fp8": False, "block_shape": None})
+        wanted = {"inplace": False, "activation": "silu", "fp8": False, "block_shape": None}
+        self.assertEqual(self.experts.options, wanted)
         self.assertIsNone(self.experts.config(), "nothing stays forced")
 
     def test_blocks_of_scales_are_handed_on(self):

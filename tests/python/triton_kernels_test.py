@@ -28,7 +28,8 @@ moe_ops.quantise_groups = lambda values, group: definition.quantised(values)
 
 class SmallKernels(unittest.TestCase):
     def test_tokens_are_ordered_by_expert_and_padded_to_blocks(self):
-        for tokens, top_k, experts, rows, offset in ((3, 2, 8, 16, 0), (40, 4, 8, 16, 1), (1, 8, 5, 32, 0), (700, 2, 3, 64, 0)):
+        cases = ((3, 2, 8, 16, 0), (40, 4, 8, 16, 1), (1, 8, 5, 32, 0), (700, 2, 3, 64, 0))
+        for tokens, top_k, experts, rows, offset in cases:
             ids = torch.randint(-offset, experts, (tokens, top_k), dtype=torch.int32)
             count, buckets = ids.numel(), experts + offset
             order = torch.full((count + buckets * rows,), -7, dtype=torch.int32)

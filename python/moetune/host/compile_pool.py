@@ -35,7 +35,7 @@ class CompilePool:
     """Children that work through jobs in order. Thread-safe. Starts no child before the first job."""
 
     def __init__(self, module, setup, workers=None, say=None):
-        """`setup` is JSON; `say` takes a line for people, the first of each kind of trouble; standard error by default."""
+        """`setup` is JSON; `say` takes a line for people, of the first trouble: standard error by default."""
         self._command = [sys.executable, "-m", __spec__.name, module, json.dumps(setup), str(os.getpid())]
         self._workers = workers or usual_workers()
         self._say = say or (lambda line: print(line, file=sys.stderr, flush=True))

@@ -1,4 +1,4 @@
-"""The small kernels around an engine's grouped products, of moetune's own, for where the engine's compiled ones are missing.
+"""The small kernels around an engine's grouped products, of moetune's own, for where the engine's are missing.
 
 Written for this: plain Triton, nothing waits for the host, sorts are stable. A time taken with these is not the whole
 engine's, and a host that uses them says so in its versions.

@@ -1,7 +1,7 @@
 """SGLang's fused MoE in Triton, tuned as it is: its kernel and launcher, its space, its heuristic as the default.
 
-One configuration serves both products; the separate ones that newer versions look up for the second (files "_down", with
-TMA) are out of scope. It takes the installed package; or, where MOETUNE_SGLANG_PATH names a folder that
+One configuration serves both products; the separate ones that newer versions look up for the second (files "_down",
+with TMA) are out of scope. It takes the installed package; or, where MOETUNE_SGLANG_PATH names a folder that
 scripts/engine-subset made, its files with moetune's own kernels for what SGLang has compiled (versions then say
 "alignment by moetune").
 """

@@ -2,7 +2,7 @@
 
 A serving engine is gigabytes; its Triton kernels and what launches them are a handful of files. Subset makes these
 importable under their own names. Whatever else they import from their package is a stand-in: what is named in a table,
-and else a placeholder that may be imported, annotated with and derived from, but says what is missing when it is called.
+and else a placeholder that may be imported, annotated with and derived from, but says what is missing when called.
 """
 
 import importlib
@@ -89,7 +89,7 @@ class Subset(importlib.abc.MetaPathFinder):
     """Chosen files of one package. While it is in sys.meta_path, the package is nothing but these and the tables."""
 
     def __init__(self, package, root, tables):
-        """`root` has the package's folder; tables: {"package.module": {name: what stands in for it}}, "*" for the rest."""
+        """`root` has the package's folder; tables: {"package.module": {name: its stand-in}}, "*" for the rest."""
         self.package = package
         self.root = pathlib.Path(root)
         self.tables = tables

@@ -1,7 +1,7 @@
 """The MoE block that a PyTorch user writes, from given ids to output: a yardstick that needs nothing but PyTorch.
 
-`torch.grouped_mm` sorts tokens by expert and multiplies all experts in one call each way; nothing waits for the host, so
-it can be captured in a CUDA graph. `torch.loop` goes through the experts one by one, and is there for CPUs, on which
+`torch.grouped_mm` sorts tokens by expert and multiplies all experts in one call each way; nothing waits for the host,
+so it can be captured in a CUDA graph. `torch.loop` goes through the experts one by one, and is there for CPUs, on which
 grouped products may be missing or slow.
 """
 
@@ -102,7 +102,7 @@ class Loop(_TorchMoe):
 
 
 def make_runners(problem, device):
-    require("" if isinstance(device, TorchDevice) else f"PyTorch does not run on {device.name}: say torch:cpu or cuda:0")
+    require("" if isinstance(device, TorchDevice) else f"PyTorch is not on {device.name}: say torch:cpu or cuda:0")
     return [GroupedMm(problem)] if device.is_cuda else [Loop(problem), GroupedMm(problem)]
 
 
