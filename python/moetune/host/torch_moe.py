@@ -39,8 +39,8 @@ class _TorchMoe(Runner):
 class GroupedMm(_TorchMoe):
     """Sort, gather, two grouped products, and a choice of how the rows come back to their tokens.
 
-    "index_add" sums in the output's type, as most blocks do: in bf16 its errors come close to what is allowed (0.58 % of
-    0.6 % for top-8), so that it is not the default.
+    "index_add" sums in the output's type, as most blocks do: in bf16 its errors come close to what is allowed (0.58 %
+    of 0.6 % for top-8), so that it is not the default.
     """
 
     name = "torch.grouped_mm"
@@ -83,7 +83,7 @@ class GroupedMm(_TorchMoe):
 
 
 class Loop(_TorchMoe):
-    """One expert after the other, each with the tokens that chose it. In f32: few CPUs multiply anything shorter well."""
+    """One expert after the other, each with the tokens that chose it. In f32, which every CPU multiplies well."""
 
     name = "torch.loop"
     layout = "f32"
