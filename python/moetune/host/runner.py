@@ -49,6 +49,9 @@ class Runner:
         """Weights as kernels take them. `weights` maps names to arrays: weights["w13"] places [experts, ...] on the device."""
         return {name: weights[name] for name in weights}
 
+    def selected(self, arguments):
+        """Told of each selected call before anything of it is compiled, prefetched or run."""
+
     def compile(self, tactic, arguments):
         """A kernel: a function of (arguments, packed weights) that writes the outputs, or returns them.
 

@@ -224,6 +224,8 @@ class Server:
                 raise BadRequest("select: arguments without an output")
             placed.append(GuardedArguments(session.device, inputs, map_file(file, inputs, "inputs"), outputs))
         session.samples = placed
+        for runner in session.runners.values():
+            runner.selected(placed[0].arguments)
         return {}, []
 
     def _check(self, session, fields):
@@ -354,7 +356,12 @@ class Server:
 
 def _description(runner, last):
     space = runner.space()
-    defaults = intervals(lambda tokens: {name: runner.default(tokens)[name] for name in space.parameters}, last)
+
+    def default(tokens):
+        tactic = runner.default(tokens)
+        return {name: tactic[name] for name in space.parameters}
+
+    defaults = intervals(default, last)
     parameters = [
         {"name": name, "values": values, "meaning": runner.meanings.get(name, "")}
         for name, values in space.parameters.items()

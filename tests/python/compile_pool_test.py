@@ -1,0 +1,138 @@
+"""Children compile ahead: in order, once each, whatever happens to one of them, and no longer than the host lives."""
+
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import unittest
+
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE), str(HERE.parent.parent / "python")]
+
+from moetune.host.compile_pool import CompilePool  # noqa: E402
+
+PATIENCE_S = 60
+
+
+class Pool(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+        self.said = []
+
+    def pool(self, workers=1, **setup):
+        pool = CompilePool("fake_compiler", {"folder": str(self.folder), **setup}, workers, self.said.append)
+        self.addCleanup(pool.close)
+        return pool
+
+    def names(self, kind):
+        return {path.name.removeprefix(f"{kind}.") for path in self.folder.glob(f"{kind}.*")}
+
+    def until(self, condition):
+        deadline = time.monotonic() + PATIENCE_S
+        while not condition():
+            self.assertLess(time.monotonic(), deadline)
+            time.sleep(0.01)
+
+    def test_all_are_compiled_by_as_many_children_as_were_asked_for(self):
+        pool = self.pool(workers=2)
+        pool.prefetch(["slow1", "slow2", "a", "b"])
+        self.until(lambda: {"slow1", "slow2"} <= self.names("begun"))
+        (self.folder / "go").touch()
+        self.assertTrue(pool.wait(PATIENCE_S))
+        self.assertEqual(self.names("done"), {"slow1", "slow2", "a", "b"})
+        self.assertEqual(len(self.names("child")), 2)
+        self.assertEqual(self.said, [])
+
+    def test_a_crash_costs_one_job(self):
+        pool = self.pool()
+        pool.prefetch(["a", "crash", "b"])
+        self.assertTrue(pool.wait(PATIENCE_S))
+        self.assertEqual(self.names("done"), {"a", "b"})
+        self.assertEqual(len(self.names("child")), 2)
+
+    def test_what_does_not_compile_is_said_once_and_costs_no_child(self):
+        pool = self.pool()
+        pool.prefetch(["fail1", "fail2", "a"])
+        self.assertTrue(pool.wait(PATIENCE_S))
+        self.assertEqual(self.names("done"), {"a"})
+        self.assertEqual(len(self.names("child")), 1)
+        self.assertEqual(len(self.said), 1)
+        self.assertIn("fail1 is no good", self.said[0])
+
+    def test_a_later_hint_replaces_what_was_not_begun(self):
+        pool = self.pool()
+        pool.prefetch(["slow", "old1", "old2"])
+        self.until(lambda: "slow" in self.names("begun"))
+        pool.prefetch(["slow", "new", "new"])
+        (self.folder / "go").touch()
+        self.assertTrue(pool.wait(PATIENCE_S))
+        self.assertEqual(self.names("done"), {"slow", "new"})
+        self.assertEqual((self.folder / "begun.slow").read_text(), "x")
+
+    def test_what_is_compiled_is_not_asked_for_again(self):
+        pool = self.pool()
+        for _ in range(2):
+            pool.prefetch(["a", "crash"])
+            self.assertTrue(pool.wait(PATIENCE_S))
+        self.assertEqual((self.folder / "begun.a").read_text(), "x")
+        self.assertEqual((self.folder / "begun.crash").read_text(), "x")
+
+    def test_the_host_takes_a_job_over_or_waits_for_the_child_at_it(self):
+        pool = self.pool()
+        pool.prefetch(["slow", "mine"])
+        self.until(lambda: "slow" in self.names("begun"))
+        pool.claim("mine")
+        threading.Timer(0.2, (self.folder / "go").touch).start()
+        pool.claim("slow")
+        self.assertIn("slow", self.names("done"))
+        self.assertTrue(pool.wait(PATIENCE_S))
+        self.assertEqual(self.names("begun"), {"slow"})
+
+    def test_without_a_compiler_there_is_one_complaint_and_no_endless_starting(self):
+        for trouble, words in (("broken", "no compiler here"), ("dies", "the child died")):
+            pool = self.pool(**{trouble: True})
+            pool.prefetch([str(i) for i in range(20)])
+            self.assertTrue(pool.wait(PATIENCE_S))
+            self.assertIn(words, self.said.pop())
+            self.assertEqual(self.said, [])
+            self.assertFalse(self.names("begun"))
+
+    def test_closing_ends_a_child_at_work(self):
+        pool = self.pool()
+        pool.prefetch(["slow"])
+        self.until(lambda: "slow" in self.names("begun"))
+        pool.close()
+        self.assertTrue(self.gone())
+
+    def test_children_die_with_the_host(self):
+        program = (
+            "import sys, time; from moetune.host.compile_pool import CompilePool; "
+            "CompilePool('fake_compiler', {'folder': sys.argv[1]}, 1).prefetch(['slow']); time.sleep(600)"
+        )
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path[:2])}
+        command = [sys.executable, "-c", program, str(self.folder)]
+        with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE) as host:
+            self.until(lambda: "slow" in self.names("begun"))
+            host.send_signal(signal.SIGKILL)
+            self.until(self.gone)
+            self.assertEqual(host.stdout.read(), b"", "children print nowhere")
+
+    def gone(self):
+        def is_dead(pid):
+            try:
+                state = pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+            except OSError:
+                return True
+            return state == "Z"
+
+        return all(is_dead(pid) for pid in self.names("child"))
+
+
+if __name__ == "__main__":
+    unittest.main()
