@@ -50,7 +50,7 @@ Result<std::unique_ptr<MoeSession>> MoeSession::create(Backend& backend, const F
                                                        std::span<const KernelHost> hosts) {
   MOETUNE_RETURN_IF_ERROR(validate(spec));
   std::unique_ptr<MoeSession> session(new MoeSession(backend, spec));
-  MOETUNE_RETURN_IF_ERROR(session->make_benches(seed, weights));
+  MOETUNE_RETURN_IF_ERROR(session->make_benches(seed, weights, !hosts.empty()));
   if (hosts.empty()) MOETUNE_RETURN_IF_ERROR(session->add_own(seed, isolation, weights));
   for (const KernelHost& host : hosts) {
     MOETUNE_RETURN_IF_ERROR(host.choice.is_own() ? session->add_own(seed, isolation, weights)
@@ -64,8 +64,10 @@ Result<std::unique_ptr<MoeSession>> MoeSession::create(Backend& backend, const F
   return session;
 }
 
-Status MoeSession::make_benches(uint64_t seed, const std::optional<RealWeights>& weights) {
+Status MoeSession::make_benches(uint64_t seed, const std::optional<RealWeights>& weights,
+                                bool is_hosted) {
   MoeWorkbenchOptions options = bench_options(backend_, seed);
+  options.accepts_engine_roundings = is_hosted;
   std::unique_ptr<WeightSource> own;
   if (weights) {
     MOETUNE_ASSIGN_OR_RETURN(own, open_weights(*weights, spec_));

@@ -55,7 +55,7 @@ class MoeSession {
   explicit MoeSession(Backend& backend, const FusedMoeSpec& spec)
       : backend_(backend), spec_(spec) {}
 
-  Status make_benches(uint64_t seed, const std::optional<RealWeights>& weights);
+  Status make_benches(uint64_t seed, const std::optional<RealWeights>& weights, bool is_hosted);
   // Moetune's own kernels, and what runs them.
   Status add_own(uint64_t seed, const Isolation& isolation,
                  const std::optional<RealWeights>& weights);

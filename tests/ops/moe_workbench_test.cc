@@ -79,16 +79,21 @@ TEST(MoeProblem, NamesTheAttributeItCannotRead) {
 // A bench and the right output of one of its calls.
 struct Bench {
   explicit Bench(const FusedMoeSpec& s, DataKind kind = DataKind::kRealistic,
-                 Scale scale = Scale::kFull)
+                 Scale scale = Scale::kFull, bool accepts_engine_roundings = false)
       : spec(kind == DataKind::kExact ? exact_variant(s) : s), scale_(scale) {
-    bench = std::move(
-        make_moe_workbench(
-            s, {.kind = kind, .seed = 7, .reference_rows = 3, .last_level_cache_bytes = 4096})
-            .value());
+    bench = std::move(make_moe_workbench(s, {.kind = kind,
+                                             .seed = 7,
+                                             .reference_rows = 3,
+                                             .last_level_cache_bytes = 4096,
+                                             .accepts_engine_roundings = accepts_engine_roundings})
+                          .value());
     arguments = bench->arguments(c, scale, 0).value();
     rows = bench->check_rows(c, scale, 0);
+    set_output(Rounding::kDefinition);
+  }
+  void set_output(Rounding rounding) {
     const ReferenceRows right =
-        reference_rows(spec, bench->weights(Scale::kFull), arguments, rows).value();
+        reference_rows(spec, bench->weights(Scale::kFull), arguments, rows, 1, rounding).value();
     output.resize(right.values.size());
     std::transform(right.values.begin(), right.values.end(), output.begin(), float_to_bf16);
   }
@@ -160,6 +165,43 @@ TEST(MoeWorkbench, ANonFiniteFirstOutputIsNeverWhatOthersAreComparedWith) {
   EXPECT_FALSE(bench.judge().ok);
   bench.output = right;
   EXPECT_TRUE(bench.judge().ok);
+}
+
+FusedMoeSpec rounded_spec() {
+  FusedMoeSpec spec = small_spec();
+  spec.weights = WeightFormat::kFp8Block;
+  spec.hidden = 256;
+  spec.intermediate = 128;
+  spec.activations = ActivationFormat::kFp8Block;
+  return spec;
+}
+
+// Gate and up in bf16 move values of h over to the next code of e4m3: too far for the definition.
+TEST(MoeWorkbench, RoundingsOfEnginesAreRightWhereTheyAreAcceptedAndNowhereElse) {
+  for (const Rounding rounding : {Rounding::kGateUp, Rounding::kGateUpActivated}) {
+    Bench strict(rounded_spec());
+    strict.set_output(rounding);
+    EXPECT_FALSE(strict.judge().ok);
+    Bench bench(rounded_spec(), DataKind::kRealistic, Scale::kFull, true);
+    EXPECT_TRUE(bench.judge().ok);
+    bench.set_output(rounding);
+    EXPECT_TRUE(bench.judge().ok) << bench.judge().reason;
+  }
+}
+
+TEST(MoeWorkbench, WhatIsWrongIsSoUnderEveryRounding) {
+  Bench bench(rounded_spec(), DataKind::kRealistic, Scale::kFull, true);
+  bench.set_output(Rounding::kGateUp);
+  ASSERT_TRUE(bench.judge().ok);
+  const std::vector<uint16_t> right = bench.output;
+  for (size_t row = 0; row < bench.rows.size(); ++row) {
+    const size_t at = row * static_cast<size_t>(bench.spec.hidden);
+    for (size_t i = 0; i < static_cast<size_t>(bench.spec.hidden); ++i)
+      bench.output[at + i] = float_to_bf16(1.03f * bf16_to_float(right[at + i]));
+    const Verdict verdict = bench.judge();
+    EXPECT_FALSE(verdict.ok) << "row " << row << " is 3 % too large";
+    bench.output = right;
+  }
 }
 
 TEST(MoeWorkbench, ExactDataShowsOneWrongBit) {

@@ -13,6 +13,7 @@
 judges what they compute. docs/hosts.md has the rules, examples/ a whole one.
 """
 
+from .devices import open_torch
 from .errors import BadRequest, CompileFailed, HostError, NotFound, OutOfMemory, RunFailed, Unsupported, WrongResult
 from .problem import MoeProblem, Problem
 from .program import serve
@@ -33,6 +34,7 @@ __all__ = [
     "Space",
     "Unsupported",
     "WrongResult",
+    "open_torch",
     "require",
     "serve",
 ]

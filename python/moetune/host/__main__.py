@@ -6,7 +6,7 @@ import sys
 from .errors import one_line
 from .program import serve
 
-# Modules with OPERATORS, VERSION and VERSIONS, and what they need.
+# Modules with OPERATORS, OPEN_DEVICE, VERSION and VERSIONS.
 HOSTS = {
     "numpy": ("numpy_moe", "a plain layer in NumPy, on the CPU"),
     "torch": ("torch_moe", "the block of torch._grouped_mm that a PyTorch user writes"),
@@ -28,7 +28,7 @@ def main():
     except ImportError as error:
         print(f"the host {name} needs a package that is not here: {one_line(error)}", file=sys.stderr)
         return 1
-    serve(name, host.OPERATORS, host.VERSION, host.VERSIONS, sys.argv[2:])
+    serve(name, host.OPERATORS, host.VERSION, host.VERSIONS, sys.argv[2:], host.OPEN_DEVICE)
     return 0
 
 

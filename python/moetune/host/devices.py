@@ -54,11 +54,16 @@ class Device:
 
 
 def open_device(name):
-    """The device of a name: "cpu" by NumPy, "torch:cpu", "cuda:N" by PyTorch. Imports what it needs."""
+    """The device of a name: "cpu" by NumPy, "cuda:N" and "torch:cpu" by PyTorch. Imports what it needs."""
     if name in ("cpu", "auto", ""):
         from .numpy_device import NumpyDevice
 
         return NumpyDevice()
+    return open_torch(name.removeprefix("torch:"))
+
+
+def open_torch(name):
+    """The same, all of it by PyTorch."""
     from .torch_device import TorchDevice
 
-    return TorchDevice(name.removeprefix("torch:"))
+    return TorchDevice("cpu" if name in ("auto", "") else name)

@@ -5,6 +5,7 @@ Its tactic has parameters that matter for speed on any CPU, and none for the res
 
 import numpy
 
+from .devices import open_device
 from .numpy_device import NumpyDevice, bf16_to_f32, f32_to_bf16
 from .problem import MoeProblem
 from .runner import Runner, require
@@ -69,4 +70,5 @@ def make_runners(problem, device):
 
 
 OPERATORS = {"fused_moe": make_runners}
+OPEN_DEVICE = open_device
 VERSIONS = {"numpy": numpy.__version__}

@@ -10,6 +10,7 @@ import socket
 import sys
 import threading
 
+from .devices import open_device
 from .errors import WireBroken
 from .server import PROTOCOL, Host, Server
 from .wire import Wire
@@ -18,12 +19,12 @@ SOCKET = 3
 PR_SET_PDEATHSIG = 1
 
 
-def serve(name, operators, version="1", versions=None, arguments=None):
+def serve(name, operators, version="1", versions=None, arguments=None, open_device=open_device):
     """Serves `operators` (see Host) to the moetune that started this process, and ends the process.
 
     Started by hand it says what it is, and exits with 2.
     """
-    sys.exit(_serve(Host(name, operators, version, versions), arguments))
+    sys.exit(_serve(Host(name, operators, version, versions, open_device), arguments))
 
 
 def _serve(host, arguments):

@@ -29,11 +29,13 @@ class Host:
     """What a program of this kind offers: a name, versions, and runners by operator.
 
     operators: {"fused_moe": function(problem, device) -> [Runner, ...]}; the function raises Unsupported where it has
-    none, with the reason. The first runner's default is the operator's.
+    none, with the reason. The first runner's default is the operator's. `open_device` makes the device of a name that
+    moetune uses, "cpu" or "cuda:N"; without it the CPU is NumPy's, and GPUs are PyTorch's.
     """
 
-    def __init__(self, name, operators, version="1", versions=None):
+    def __init__(self, name, operators, version="1", versions=None, open_device=open_device):
         self.name = name
+        self.open_device = open_device
         self.operators = operators
         self.version = version
         self.versions = versions or {}
@@ -166,7 +168,7 @@ class Server:
                 f"{self.host.name} has no kernels for '{problem.op}'", f"it has {', '.join(self.host.operators)}"
             )
         self.sessions.pop(number, None)
-        device = open_device(options.get("device", "auto"))
+        device = self.host.open_device(options.get("device", "auto"))
         runners = self.host.operators[problem.op](problem, device)
         self.sessions[number] = Session(device, runners)
         names = [{"name": runner.name, "version": runner.version} for runner in runners]

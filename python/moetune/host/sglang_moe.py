@@ -14,6 +14,7 @@ import torch
 import triton
 
 from . import moe_ops
+from .devices import open_torch
 from .engines import EngineMoe, compiler_of, find, limits_of, load
 from .problem import Problem
 from .runner import require
@@ -133,3 +134,4 @@ def make_compiler(setup):
 
 
 OPERATORS = {"fused_moe": make_runners}
+OPEN_DEVICE = open_torch

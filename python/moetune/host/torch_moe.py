@@ -10,6 +10,7 @@ import zlib
 import torch
 import torch.nn.functional as F
 
+from .devices import open_torch
 from .problem import MoeProblem
 from .runner import Runner, require
 from .torch_device import TorchDevice
@@ -111,9 +112,10 @@ class Loop(_TorchMoe):
 
 
 def make_runners(problem, device):
-    require("" if isinstance(device, TorchDevice) else f"PyTorch is not on {device.name}: say torch:cpu or cuda:0")
+    require("" if isinstance(device, TorchDevice) else f"{device.name} is no device of PyTorch")
     return [GroupedMm(problem)] if device.is_cuda else [Loop(problem), GroupedMm(problem)]
 
 
 OPERATORS = {"fused_moe": make_runners}
+OPEN_DEVICE = open_torch
 VERSIONS = {"torch": torch.__version__}

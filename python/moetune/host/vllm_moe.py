@@ -11,6 +11,7 @@ import triton
 import triton.language
 
 from . import moe_ops
+from .devices import open_torch
 from .engines import EngineMoe, compiler_of, find, limits_of, load
 from .problem import Problem
 from .runner import require
@@ -122,3 +123,4 @@ def make_compiler(setup):
 
 
 OPERATORS = {"fused_moe": make_runners}
+OPEN_DEVICE = open_torch

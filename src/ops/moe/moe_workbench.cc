@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 #include <limits>
 #include <list>
 #include <map>
@@ -60,14 +61,19 @@ std::vector<float> values_of(const Tensor& rows) {
   return values;
 }
 
-// What is known to be right of one call.
+// What is known to be right of one call, under one way of rounding.
+struct Right {
+  Rounding rounding = Rounding::kDefinition;
+  ReferenceRows reference;
+  std::optional<ReferenceRows>
+      agreed;  // Every row, from the first candidate that matched `reference`.
+};
+
 struct Expected {
   Case what;
   Scale scale = Scale::kFull;
   int sample = 0;
-  ReferenceRows reference;
-  std::optional<ReferenceRows>
-      agreed;  // Every row, from the first candidate that matched `reference`.
+  std::list<Right> right;  // The definition's first; others where something did not match those.
 
   bool is_of(const Case& c, Scale s, int n) const { return what == c && scale == s && sample == n; }
 };
@@ -110,9 +116,16 @@ class MoeWorkbench final : public Workbench {
         output->shape[0] != static_cast<int64_t>(rows.size()) || output->shape[1] != spec_.hidden) {
       return {false, "the output does not have the rows that were asked for"};
     }
-    Result<Expected*> expected = expect(c, scale, sample);
-    if (!expected.ok()) return {false, "no reference: " + expected.error().message};
-    return judge_rows(**expected, rows, *output);
+    Expected& expected = expect(c, scale, sample);
+    Verdict by_definition;
+    for (const Rounding rounding : roundings()) {
+      Result<Right*> right = right_of(expected, rounding);
+      if (!right.ok()) return {false, "no reference: " + right.error().message};
+      Verdict verdict = judge_rows(**right, rows, *output);
+      if (verdict.ok) return verdict;
+      if (rounding == Rounding::kDefinition) by_definition = std::move(verdict);
+    }
+    return by_definition;
   }
 
   // Asked for again and again, while the routing alone takes milliseconds to make.
@@ -164,32 +177,48 @@ class MoeWorkbench final : public Workbench {
     return made;
   }
 
-  // A few calls are remembered: the bucket's own and those of its veto workload.
-  Result<Expected*> expect(const Case& c, Scale scale, int sample) {
-    constexpr size_t kRemembered = 4;
-    for (Expected& known : expected_) {
-      if (known.is_of(c, scale, sample)) return &known;
-    }
-    // Sample 0 is the one that is judged nearly always.
-    const bool is_there = sample == 0 && first_inputs_.what == c && first_inputs_.scale == scale;
-    MoeInputs own;
-    if (!is_there) {
-      MOETUNE_ASSIGN_OR_RETURN(own, inputs(c, scale, sample));
-    }
-    MoeInputs& made = is_there ? first_inputs_.inputs : own;
-    const std::vector<int64_t> checked = sample_rows(spec_, made, options_.reference_rows, c.seed);
-    const Tensors arguments = call_arguments(spec_, made, nullptr);
-    MOETUNE_ASSIGN_OR_RETURN(ReferenceRows reference, reference_rows(spec_, *weights_, arguments,
-                                                                     checked, options_.threads));
-    if (expected_.size() >= kRemembered) expected_.pop_front();
-    expected_.push_back({c, scale, sample, std::move(reference), std::nullopt});
-    return &expected_.back();
+  std::span<const Rounding> roundings() const {
+    static constexpr Rounding kAll[] = {Rounding::kDefinition, Rounding::kGateUp,
+                                        Rounding::kGateUpActivated};
+    const bool all = options_.accepts_engine_roundings && options_.kind == DataKind::kRealistic;
+    return std::span(kAll).first(all ? std::size(kAll) : 1);
   }
 
-  Verdict judge_rows(Expected& expected, std::span<const int64_t> rows,
-                     const Tensor& output) const {
+  // A few calls are remembered: the bucket's own and those of its veto workload.
+  Expected& expect(const Case& c, Scale scale, int sample) {
+    constexpr size_t kRemembered = 4;
+    for (Expected& known : expected_) {
+      if (known.is_of(c, scale, sample)) return known;
+    }
+    if (expected_.size() >= kRemembered) expected_.pop_front();
+    return expected_.emplace_back(Expected{c, scale, sample, {}});
+  }
+
+  Result<Right*> right_of(Expected& expected, Rounding rounding) {
+    for (Right& known : expected.right) {
+      if (known.rounding == rounding) return &known;
+    }
+    // Sample 0 is the one that is judged nearly always.
+    const bool is_there = expected.sample == 0 && first_inputs_.what == expected.what &&
+                          first_inputs_.scale == expected.scale;
+    MoeInputs own;
+    if (!is_there) {
+      MOETUNE_ASSIGN_OR_RETURN(own, inputs(expected.what, expected.scale, expected.sample));
+    }
+    MoeInputs& made = is_there ? first_inputs_.inputs : own;
+    const std::vector<int64_t> checked =
+        sample_rows(spec_, made, options_.reference_rows, expected.what.seed);
+    const Tensors arguments = call_arguments(spec_, made, nullptr);
+    MOETUNE_ASSIGN_OR_RETURN(
+        ReferenceRows reference,
+        reference_rows(spec_, *weights_, arguments, checked, options_.threads, rounding));
+    expected.right.push_back({rounding, std::move(reference), std::nullopt});
+    return &expected.right.back();
+  }
+
+  Verdict judge_rows(Right& right, std::span<const int64_t> rows, const Tensor& output) const {
     std::vector<int64_t> positions;  // Of the reference's tokens among `rows`.
-    for (const int64_t token : expected.reference.tokens) {
+    for (const int64_t token : right.reference.tokens) {
       const auto at = std::find(rows.begin(), rows.end(), token);
       if (at == rows.end()) return {false, fmt::format("row {} is missing", token)};
       positions.push_back(at - rows.begin());
@@ -199,15 +228,15 @@ class MoeWorkbench final : public Workbench {
                             output.type,
                             {static_cast<int64_t>(positions.size()), spec_.hidden},
                             gathered.data()};
-    if (Verdict verdict = compare(expected.reference, checked); !verdict.ok) return verdict;
-    if (!expected.agreed) {
-      expected.agreed = ReferenceRows{{rows.begin(), rows.end()}, spec_.hidden, values_of(output)};
+    if (Verdict verdict = compare(right.reference, checked); !verdict.ok) return verdict;
+    if (!right.agreed) {
+      right.agreed = ReferenceRows{{rows.begin(), rows.end()}, spec_.hidden, values_of(output)};
       return {};
     }
-    if (!std::equal(rows.begin(), rows.end(), expected.agreed->tokens.begin(),
-                    expected.agreed->tokens.end()))
+    if (!std::equal(rows.begin(), rows.end(), right.agreed->tokens.begin(),
+                    right.agreed->tokens.end()))
       return {};
-    Verdict verdict = compare(*expected.agreed, output);
+    Verdict verdict = compare(*right.agreed, output);
     if (!verdict.ok)
       verdict.reason += " (against an output that was right where the reference was asked)";
     return verdict;

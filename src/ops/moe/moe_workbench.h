@@ -33,6 +33,9 @@ struct MoeWorkbenchOptions {
   size_t last_level_cache_bytes =
       32u << 20;    ///< Scale::kSubset holds as many experts as exceed three times this.
   int threads = 1;  ///< For inputs, references and comparisons.
+  /// Kernels of serving engines are judged too: right is also what is close to the operator with
+  /// one of their roundings (reference.h). Realistic data only.
+  bool accepts_engine_roundings = false;
 };
 
 /// Thread-compatible. With `weights`, a source of all of the specification's experts, those take
