@@ -34,21 +34,20 @@ std::string python() {
 }
 
 // Through a shell, which finds programs in PATH and splits the words as a user expects; what
-// moetune adds comes after them.
+// moetune adds comes after them. Sources and installed trees have the Python package beside them;
+// in a virtual environment Python knows where it is.
 std::vector<std::string> shell_command(const std::string& command) {
-  return {"/bin/sh", "-c", "exec " + command + " \"$@\"", "host"};
+  std::string line = "exec " + command + " \"$@\"";
+  const std::string folder = find_data_folder("python");
+  if (!folder.empty()) {
+    line = fmt::format("export PYTHONPATH={}\"${{PYTHONPATH:+:$PYTHONPATH}}\"; {}", quoted(folder),
+                       line);
+  }
+  return {"/bin/sh", "-c", line, "host"};
 }
 
 std::vector<std::string> packaged_command(const std::string& name) {
-  std::string command = fmt::format("{} -m moetune.host {}", python(), name);
-  // Sources and installed trees have the package beside them; in a virtual environment Python
-  // knows where it is.
-  const std::string folder = find_data_folder("python");
-  if (!folder.empty()) {
-    command = fmt::format("env PYTHONPATH={}\"${{PYTHONPATH:+:$PYTHONPATH}}\" {}", quoted(folder),
-                          command);
-  }
-  return shell_command(command);
+  return shell_command(fmt::format("{} -m moetune.host {}", python(), name));
 }
 
 bool is_name(const std::string& text) {
