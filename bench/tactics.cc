@@ -9,7 +9,9 @@
 // samples in microseconds per call, of that stage alone. Lines with "stage": "" are the default as
 // a whole, measured between the others so that a drift shows. Ends early, in the middle of a size,
 // when the time is up; a last line says whether it came to the end. --done FILE, as often as there
-// are files, leaves out what an earlier run has measured.
+// are files, leaves out what an earlier run has measured. --host NAME takes another engine's
+// kernels, as `moetune tune --host` does; bench/plan_regret.py then says what a plan loses to the
+// best of them.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -33,6 +35,8 @@ namespace {
 struct Options {
   std::string model = "qwen3-30b-a3b";
   std::string weights = "bf16";
+  std::string activations = "a16";
+  std::string host;
   int tp = 1;
   std::string device = "auto";
   std::vector<int64_t> tokens = {1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024};
@@ -171,9 +175,19 @@ class Measurement {
 Status run(const Options& options) {
   MOETUNE_ASSIGN_OR_RETURN(const ModelSpec model, load_model(options.model));
   const WeightFormat format = parse_weight_format(options.weights).value_or(WeightFormat::kBf16);
-  MOETUNE_ASSIGN_OR_RETURN(const FusedMoeSpec spec, layer_spec(model, format, {.tp = options.tp}));
+  MOETUNE_ASSIGN_OR_RETURN(FusedMoeSpec spec, layer_spec(model, format, {.tp = options.tp}));
+  spec.activations = parse_activation_format(options.activations).value_or(ActivationFormat::kA16);
   MOETUNE_ASSIGN_OR_RETURN(const auto backend, open_backend(options.device, {.pin_caller = true}));
-  MOETUNE_ASSIGN_OR_RETURN(const auto session, MoeSession::create(*backend, spec, 0));
+  std::vector<KernelHost> hosts;
+  if (!options.host.empty()) {
+    spec = hosted_spec(spec);
+    MOETUNE_ASSIGN_OR_RETURN(const auto choices, parse_hosts(options.host));
+    MOETUNE_ASSIGN_OR_RETURN(
+        KernelHost host, start_kernel_host(choices.front(), *backend, options.device, spec, {}));
+    hosts.push_back(std::move(host));
+  }
+  MOETUNE_ASSIGN_OR_RETURN(const auto session,
+                           MoeSession::create(*backend, spec, 0, {}, {}, hosts));
   return Measurement(options, *backend, *session).run();
 }
 
@@ -186,6 +200,8 @@ int main(int argc, char** argv) {
   app.add_option("--model", options.model);
   app.add_option("--weights", options.weights)
       ->check(CLI::IsMember({"bf16", "fp16", "fp8", "fp8-block", "nvfp4", "mxfp4"}));
+  app.add_option("--activations", options.activations)->check(CLI::IsMember({"a16", "fp8-block"}));
+  app.add_option("--host", options.host);
   app.add_option("--tp", options.tp);
   app.add_option("--device", options.device);
   app.add_option("--tokens", options.tokens)->delimiter(',');

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <filesystem>
 #include <memory>
 
@@ -97,8 +98,7 @@ class Comparison {
                        static_cast<double>(done) / static_cast<double>(total),
                        std::max(left_s, 0.0)});
         auto row = measure({count, workload, seed_}, left_s / static_cast<double>(total - done));
-        const bool is_stop = !row.ok() && row.error().code == ErrorCode::kInterrupted;
-        if (stop_.stop_requested() || is_stop) return std::move(record_);
+        if (stop_.stop_requested()) return std::move(record_);
         if (!row.ok()) return std::move(row).error();
         record_.rows.push_back(std::move(row).value());
       }
@@ -147,22 +147,31 @@ class Comparison {
     return bench.judge(where, Scale::kFull, 0, rows, output->outputs).reason;
   }
 
+  // One sample; kMeasurement for a time that is none.
+  Result<double> sample(const Candidate& candidate, int calls) {
+    const Candidate* const one[] = {&candidate};
+    MOETUNE_ASSIGN_OR_RETURN(const auto samples, job_.session->executor().measure(one, -1, calls));
+    if (std::isfinite(samples[0].us) && samples[0].us > 0) return samples[0].us;
+    return Error{ErrorCode::kMeasurement, fmt::format("a time of {} us", samples[0].us)};
+  }
+
+  // Whatever goes wrong is a contestant's own affair, and the others go on. kInterrupted after a
+  // stop.
   Result<CompareRow> measure(const Case& where, double seconds) {
-    Executor& executor = job_.session->executor();
     const std::vector<Candidate> all = candidates(where.tokens);
     CompareRow row{.tokens = where.tokens, .workload = where.workload, .rounds = 0, .cells = {}};
-    MOETUNE_RETURN_IF_ERROR(executor.select(where, 1));
+    const Status selected = job_.session->executor().select(where, 1);
     std::vector<size_t> running;  // The contestants that are timed.
     for (size_t i = 0; i < all.size(); ++i) {
       CompareCell& cell = row.cells.emplace_back();
       cell.candidate = all[i].text();
       cell.is_default = record_.contestants[i].is_tuned && all[i] == all[i - 1];
       if (cell.is_default) continue;
-      cell.failed = why_wrong(all[i], where);
+      cell.failed = selected.ok() ? why_wrong(all[i], where) : selected.error().message;
       if (stop_.stop_requested()) return Error{ErrorCode::kInterrupted, "stopped"};
       if (cell.failed.empty()) running.push_back(i);
     }
-    if (!running.empty()) MOETUNE_RETURN_IF_ERROR(time(where, seconds, all, running, row));
+    MOETUNE_RETURN_IF_ERROR(time(where, seconds, all, std::move(running), row));
     for (size_t i = 1; i < row.cells.size(); ++i) {
       if (!row.cells[i].is_default) continue;
       row.cells[i] = row.cells[i - 1];
@@ -171,35 +180,46 @@ class Comparison {
     return row;
   }
 
-  // Each round times all of them, beginning with another one each time.
+  // Takes one sample of each that runs, beginning with that of number `first`. Who fails is out.
+  void sample_all(const std::vector<Candidate>& all, size_t first, int calls,
+                  std::vector<size_t>& running, CompareRow& row,
+                  std::vector<std::vector<double>>& us) {
+    std::rotate(running.begin(), running.begin() + static_cast<ptrdiff_t>(first % running.size()),
+                running.end());
+    std::erase_if(running, [&](size_t i) {
+      const Result<double> taken = sample(all[i], calls);
+      if (taken.ok()) return us[i].push_back(*taken), false;
+      row.cells[i].failed = taken.error().message;
+      return true;
+    });
+  }
+
   Status time(const Case& where, double seconds, const std::vector<Candidate>& all,
-              const std::vector<size_t>& running, CompareRow& row) {
-    Executor& executor = job_.session->executor();
-    const Candidate* const once[] = {&all[running[0]]};
-    MOETUNE_ASSIGN_OR_RETURN(const std::vector<Sample> first, executor.measure(once, -1, 1));
-    const Setting setting = setting_for(MeasurementPolicy(), first[0].us);
-    if (setting.routings > 1) MOETUNE_RETURN_IF_ERROR(executor.select(where, setting.routings));
+              std::vector<size_t> running, CompareRow& row) {
     const auto end = Clock::now() + std::chrono::duration<double>(seconds);
     std::vector<std::vector<double>> us(all.size());
+    if (!running.empty()) sample_all(all, 0, 1, running, row, us);
+    if (running.empty()) return {};
+    // Samples are long enough for the fastest of them.
+    double fastest_us = us[running[0]][0];
+    for (const size_t i : running) fastest_us = std::min(fastest_us, us[i][0]);
+    const Setting setting = setting_for(MeasurementPolicy(), fastest_us);
+    if (setting.routings > 1)
+      MOETUNE_RETURN_IF_ERROR(job_.session->executor().select(where, setting.routings));
     // The first round records what the others replay.
-    for (row.rounds = -1; row.rounds < kMostRounds && !stop_.stop_requested(); ++row.rounds) {
+    for (row.rounds = -1; row.rounds < kMostRounds && !running.empty(); ++row.rounds) {
+      if (stop_.stop_requested()) return Error{ErrorCode::kInterrupted, "stopped"};
       if (row.rounds >= kLeastRounds && Clock::now() >= end) break;
-      for (size_t turn = 0; turn < running.size(); ++turn) {
-        const size_t i = running[(turn + static_cast<size_t>(row.rounds + 1)) % running.size()];
-        const Candidate* const one[] = {&all[i]};
-        MOETUNE_ASSIGN_OR_RETURN(const auto samples, executor.measure(one, -1, setting.calls));
-        if (row.rounds >= 0) us[i].push_back(samples[0].us);
-      }
+      sample_all(all, 1, setting.calls, running, row, us);
+      if (row.rounds < 0) us.assign(all.size(), {});
     }
     for (const size_t i : running) {
-      if (us[i].empty()) return Error{ErrorCode::kInterrupted, "stopped"};
       CompareCell& cell = row.cells[i];
       const Quartiles spread = quartiles(us[i]);
       cell.median_us = spread.median;
       cell.q1_us = spread.q1;
       cell.q3_us = spread.q3;
-      const std::vector<double>& base = us[running[0]];
-      if (base.size() == us[i].size()) cell.speedup = paired_ratio(base, us[i], 0.95);
+      if (us[0].size() == us[i].size()) cell.speedup = paired_ratio(us[0], us[i], 0.95);
     }
     return {};
   }
@@ -314,11 +334,12 @@ Result<Exit> CompareCommand::run(Output& output) {
   Comparison comparison(job, entrants, traffic.seed, interrupts.token());
   MOETUNE_ASSIGN_OR_RETURN(const CompareRecord record,
                            comparison.run(traffic.tokens, traffic.workloads, budget_s));
-  if (const std::string trouble = trouble_of(job); !trouble.empty())
-    return Error{ErrorCode::kRun, trouble};
   const bool interrupted = interrupts.token().stop_requested();
   MOETUNE_RETURN_IF_ERROR(report(output, job, record, interrupted));
-  return interrupted ? Exit::kInterrupted : Exit::kDone;
+  if (interrupted) return Exit::kInterrupted;
+  const std::string trouble = trouble_of(job);
+  if (!trouble.empty()) output.note(fmt::format("error: {}", trouble));
+  return trouble.empty() ? Exit::kDone : Exit::kFailed;
 }
 
 }  // namespace

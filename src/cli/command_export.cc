@@ -13,6 +13,7 @@
 #include "cli/host_flags.h"
 #include "cli/table_text.h"
 #include "engine/backend.h"
+#include "engine/kernel_host.h"
 #include "exchange/folders.h"
 #include "exchange/plan_export.h"
 #include "exchange/table_file.h"
@@ -175,8 +176,8 @@ void ExportCommand::report(const std::vector<ExportedFile>& files, const std::st
   Json environment = Json::object();
   if (!variable().empty()) {
     environment[variable()] = target_.user_folder;
-    output.text(fmt::format("\nnext, where {} is started:\n  export {}='{}'\n", facts.title,
-                            variable(), target_.user_folder));
+    output.text(fmt::format("\nnext, where {} is started:\n  export {}={}\n", facts.title,
+                            variable(), quoted_for_shell(target_.user_folder)));
     if (values_.engine == exchange::Engine::kSglang)
       output.note(
           "note: SGLang then looks into that folder only; copy what it needs of its own "

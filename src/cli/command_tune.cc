@@ -130,7 +130,8 @@ Result<TuneReport> TuneCommand::tune(Job& job, const TrafficFlags::Values& traff
   request.candidate_budget_s = candidate_budget_s_;
   request.seed = traffic.seed;
   if (memory_bytes) request.limits = fmt::format("memory={}", *memory_bytes);
-  request.limits += imported_.text();
+  if (const std::string text = imported_.text(); !text.empty())
+    request.limits += (request.limits.empty() ? "" : " ") + text;
   MOETUNE_RETURN_IF_ERROR(imported_.suggest(request));
   request.stop = std::move(stop);
   const auto own_store = make_memory_store();  // Where no journal is kept.

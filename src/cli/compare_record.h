@@ -24,7 +24,8 @@ struct CompareCell {
   double median_us = 0;
   double q1_us = 0;
   double q3_us = 0;
-  Estimate speedup{1, 1, 1};  ///< The first contestant's time over this one's, paired by round.
+  /// The first contestant's time over this one's, paired by round; 1 where it failed.
+  Estimate speedup{1, 1, 1};
   std::string failed;
   /// Tuned is the default here: the default's time stands for it.
   bool is_default = false;

@@ -21,7 +21,10 @@ std::optional<Candidate> candidate_at(const exchange::TritonTable& table, int64_
   return std::nullopt;
 }
 
-// The latest of a candidate's records at a bucket, and the default's of the same phase and scale.
+// Slower by less than this is no slower.
+constexpr double kSlower = 1.01;
+
+// The latest of a candidate's records at a bucket, and the default's from a race at its scale.
 struct Raced {
   const MeasurementRecord* record = nullptr;
   const MeasurementRecord* fallback = nullptr;
@@ -30,13 +33,19 @@ struct Raced {
 Raced find_raced(const std::vector<MeasurementRecord>& records, const TuneRequest& request,
                  int64_t tokens, const Candidate& candidate, const Candidate& fallback) {
   Raced found;
+  const Case here{tokens, request.workload, request.seed};
+  const auto is_race = [&](const MeasurementRecord& record) {
+    return record.what == here && record.stage < 0 &&
+           (record.phase == "race" || record.phase == "settled");
+  };
   for (const MeasurementRecord& record : records) {
-    const bool is_here =
-        record.what == Case{tokens, request.workload, request.seed} && record.stage < 0 &&
-        (record.phase == "race" || record.phase == "settled" || record.phase == "check");
-    if (!is_here) continue;
-    if (record.candidate == candidate) found.record = &record;
-    if (record.candidate == fallback && record.time.samples > 0) found.fallback = &record;
+    const bool is_out = record.what == here && !record.rejected.empty();
+    if (record.candidate == candidate && (is_race(record) || is_out)) found.record = &record;
+  }
+  for (const MeasurementRecord& record : records) {
+    if (found.record != nullptr && is_race(record) && record.scale == found.record->scale &&
+        record.candidate == fallback && record.time.samples > 0)
+      found.fallback = &record;
   }
   return found;
 }
@@ -87,7 +96,7 @@ std::vector<std::string> ImportedTable::compare_with_default(const TuneRequest& 
     if (!raced.record->rejected.empty()) {
       lines.push_back(fmt::format("{}: its tactic for {} tokens is out: {}", path_, tokens,
                                   raced.record->rejected));
-    } else if (raced.fallback != nullptr && us > raced.fallback->time.median_us) {
+    } else if (raced.fallback != nullptr && us > kSlower * raced.fallback->time.median_us) {
       const double default_us = raced.fallback->time.median_us;
       lines.push_back(fmt::format(
           "{}: its tactic for {} tokens takes {:.2f} times as long as the default ({} against {})",

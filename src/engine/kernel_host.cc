@@ -16,20 +16,13 @@ namespace {
 
 constexpr const char* kOwn = "moetune";
 
-// In single quotes, for a shell.
-std::string quoted(const std::string& text) {
-  std::string out = "'";
-  for (const char c : text) out += c == '\'' ? std::string("'\\''") : std::string(1, c);
-  return out + "'";
-}
-
 // A virtual environment has its Python beside the programs that were installed into it.
 std::string python() {
-  if (const auto named = environment(Variable::kPython)) return quoted(*named);
+  if (const auto named = environment(Variable::kPython)) return quoted_for_shell(*named);
   std::error_code error;
   const auto program = std::filesystem::read_symlink("/proc/self/exe", error);
   const auto beside = program.parent_path() / "python3";
-  if (!error && std::filesystem::exists(beside, error)) return quoted(beside.string());
+  if (!error && std::filesystem::exists(beside, error)) return quoted_for_shell(beside.string());
   return "python3";
 }
 
@@ -40,8 +33,8 @@ std::vector<std::string> shell_command(const std::string& command) {
   std::string line = "exec " + command + " \"$@\"";
   const std::string folder = find_data_folder("python");
   if (!folder.empty()) {
-    line = fmt::format("export PYTHONPATH={}\"${{PYTHONPATH:+:$PYTHONPATH}}\"; {}", quoted(folder),
-                       line);
+    line = fmt::format("export PYTHONPATH={}\"${{PYTHONPATH:+:$PYTHONPATH}}\"; {}",
+                       quoted_for_shell(folder), line);
   }
   return {"/bin/sh", "-c", line, "host"};
 }
@@ -57,6 +50,12 @@ bool is_name(const std::string& text) {
 }
 
 }  // namespace
+
+std::string quoted_for_shell(const std::string& text) {
+  std::string out = "'";
+  for (const char c : text) out += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return out + "'";
+}
 
 Result<std::vector<HostChoice>> parse_hosts(const std::string& text) {
   std::vector<HostChoice> hosts;
@@ -89,9 +88,11 @@ Result<KernelHost> start_kernel_host(const HostChoice& choice, Backend& backend,
                   .options = {{"device", device_name(backend, device)}},
                   .kernels = {}};
   if (choice.is_own()) return host;
-  MOETUNE_ASSIGN_OR_RETURN(host.process, WorkerHost::start({.command = choice.command,
-                                                            .policy = policy,
-                                                            .foreign_name = choice.name}));
+  // Importing an engine's packages from a cold disk takes its time.
+  constexpr double kStartSeconds = 180;
+  WorkerOptions options{.command = choice.command, .policy = policy, .foreign_name = choice.name};
+  options.policy.start_s = std::max(policy.start_s, kStartSeconds);
+  MOETUNE_ASSIGN_OR_RETURN(host.process, WorkerHost::start(std::move(options)));
   const WorkerPlace place{.problem = moe_problem(hosted_spec(spec)), .options = host.options};
   auto kernels = describe_kernels(host.process, place, suggested);
   if (!kernels.ok()) {

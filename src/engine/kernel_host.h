@@ -24,6 +24,9 @@ struct HostChoice {
   bool is_own() const { return command.empty(); }
 };
 
+/// In single quotes, so that a shell takes it as one word, whatever is in it.
+std::string quoted_for_shell(const std::string& text);
+
 /// "moetune,vllm,python3 mine.py": `moetune` for its own kernels, the name of a host that comes
 /// with moetune's Python package, or a command line for a shell. kInvalidArgument for an empty or
 /// repeated name.

@@ -105,8 +105,10 @@ struct HelperProcess::Conversation {
 
   const char* doing() const { return is_compiling ? "compiling" : limits.doing; }
   double limit_s() const { return is_compiling ? limits.compile_s : limits.run_s; }
+  // Of all its phases of a kind together: who says again and again what it does gains nothing.
   Clock::time_point deadline() const {
-    const auto end = phase_start + std::chrono::ceil<Clock::duration>(duration<double>(limit_s()));
+    const double left_s = limit_s() - (is_compiling ? compile_seconds : run_seconds);
+    const auto end = phase_start + std::chrono::ceil<Clock::duration>(duration<double>(left_s));
     return std::min(end, stop_at);
   }
   void enter(bool compiling) {
@@ -172,7 +174,11 @@ Reply HelperProcess::ask(Json request, std::span<const Descriptor> files, const 
     if (std::optional<Reply> reply = hear(conversation)) return std::move(*reply);
     const bool is_stopping = conversation.stop_at != Clock::time_point::max();
     switch (wait(conversation.deadline(), is_stopping ? -1 : limits.stop)) {
-      case Event::kNews: break;
+      case Event::kNews:
+        // Who never stops talking is late all the same.
+        if (Clock::now() < conversation.deadline()) break;
+        if (std::optional<Reply> reply = hear(conversation)) return std::move(*reply);
+        return overdue(conversation);
       case Event::kTime: return overdue(conversation);
       case Event::kStop:
         conversation.stop_at = Clock::now() + std::chrono::ceil<Clock::duration>(
@@ -192,12 +198,12 @@ HelperProcess::Event HelperProcess::wait(Clock::time_point until, int stop) {
   const int count = ::poll(watched.data(), watched.size(), milliseconds_until(until));
   if (count < 0 && errno != EINTR) return Event::kGone;
   if (watched[1].revents != 0) read_output();
+  if (watched[3].revents != 0) return Event::kStop;
   if (watched[0].revents != 0 || watched[2].revents != 0) {
     const auto is_open = channel_.receive();
     if (!is_open.ok() || !*is_open || watched[2].revents != 0) return Event::kGone;
     return Event::kNews;
   }
-  if (watched[3].revents != 0) return Event::kStop;
   return Clock::now() >= until ? Event::kTime : Event::kNews;
 }
 

@@ -21,7 +21,7 @@ constexpr size_t kMaxStages = 16;
 // Defaults are asked for up to here: beyond any batch that is served, as files for engines say what
 // runs above the largest size that was tuned.
 constexpr int64_t kDefaultTokens = int64_t{1} << 16;
-constexpr size_t kMaxDefaults = size_t{1} << 17;
+constexpr size_t kMaxDefaults = 4096;  // As many as export reads.
 
 struct HostedScheme {
   std::string name;

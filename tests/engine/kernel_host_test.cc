@@ -19,6 +19,11 @@ TEST(ParseHosts, TellsOwnKernelsNamesAndCommandsApart) {
   EXPECT_THAT((*hosts)[2].command[2], EndsWith("exec python3 /tmp/my host.py \"$@\""));
 }
 
+TEST(QuotedForShell, KeepsEveryWordOne) {
+  EXPECT_EQ(quoted_for_shell("a b"), "'a b'");
+  EXPECT_EQ(quoted_for_shell("it's $HOME"), "'it'\\''s $HOME'");
+}
+
 TEST(ParseHosts, RefusesEmptyAndRepeatedNames) {
   for (const char* text : {"", ",", "vllm,", " ", "vllm,vllm", "moetune,moetune"}) {
     const auto hosts = parse_hosts(text);

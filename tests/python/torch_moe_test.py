@@ -44,6 +44,16 @@ class TorchMoe(unittest.TestCase):
             runner.compile(runner.default(3), call)(call, runner.pack(weights))
             self.assertLess(definition.relative_rms(call["output"], right), 7e-3, runner.name)
 
+    def test_memory_without_contents_is_poisoned_in_a_checked_run(self):
+        device = TorchDevice("cpu")
+        like = torch.zeros(3, 5, dtype=torch.bfloat16)
+        with device.poisoned_memory():
+            made = [torch.empty(7), torch.empty_like(like), like.new_empty(2, 2), torch.empty_strided((4, 2), (1, 4)), torch.empty(0)]
+            kept = torch.zeros(3)
+        self.assertTrue(all(each.isnan().all() for each in made))
+        self.assertFalse(kept.isnan().any())
+        self.assertFalse(torch.zeros_like(like).isnan().any())
+
     def test_what_it_has_not_is_said(self):
         for changes in ({"weights": "fp8"}, {"ep": "2"}, {"given_routing": "0"}, {"activation": "relu2"}):
             with self.assertRaises(Unsupported):

@@ -86,7 +86,7 @@ TEST_F(HostedSpace, PointsThatAreNotThereAreNotBelieved) {
 }
 
 // Of a "stage" in a description, what is wrong with it; empty: it was read.
-std::string read_error(const Json& description) {
+std::string error_of_stage(const Json& description) {
   JsonReader reader(description, "stage");
   const auto stage =
       HostedStage::read(reader, [](const Json&) -> Result<Json> { return Json::object(); }, {});
@@ -95,21 +95,21 @@ std::string read_error(const Json& description) {
 
 TEST(HostedStageRead, SaysWhatIsNoSpace) {
   const Json good{{"name", "main"}, {"parameters", {{{"name", "block"}, {"values", {1, "two"}}}}}};
-  EXPECT_EQ(read_error(good), "");
+  EXPECT_EQ(error_of_stage(good), "");
   Json bad = good;
   bad["parameters"][0]["values"] = Json::array();
-  EXPECT_THAT(read_error(bad), HasSubstr("at least one"));
+  EXPECT_THAT(error_of_stage(bad), HasSubstr("at least one"));
   bad["parameters"][0]["values"] = {1.5};
-  EXPECT_THAT(read_error(bad), HasSubstr("integers or words"));
+  EXPECT_THAT(error_of_stage(bad), HasSubstr("integers or words"));
   bad["parameters"][0]["values"] = 7;
-  EXPECT_THAT(read_error(bad), HasSubstr("values"));
+  EXPECT_THAT(error_of_stage(bad), HasSubstr("values"));
   bad.erase("parameters");
-  EXPECT_THAT(read_error(bad), HasSubstr("parameters"));
+  EXPECT_THAT(error_of_stage(bad), HasSubstr("parameters"));
   Json large = good;
   Json values = Json::array();
   for (int i = 0; i < 2000; ++i) values.push_back(i);
   large["parameters"] = {{{"name", "a"}, {"values", values}}, {{"name", "b"}, {"values", values}}};
-  EXPECT_THAT(read_error(large), HasSubstr("points"));
+  EXPECT_THAT(error_of_stage(large), HasSubstr("points"));
 }
 
 }  // namespace

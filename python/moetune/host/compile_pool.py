@@ -59,7 +59,7 @@ class CompilePool:
                 self._threads[-1].start()
             self._changed.notify_all()
 
-    def claim(self, job, patience_s=60):
+    def claim(self, job, patience_s=10):
         """Takes a job out of the queue, or waits until the child that is at it has ended it."""
         with self._changed:
             if job in self._queue:

@@ -1,5 +1,7 @@
 """Where a host's arrays live and its kernels are timed: what the server asks of a device."""
 
+import contextlib
+
 
 class Device:
     """One device. Memory is handed out as flat arrays of bytes, which view() gives a type and a shape.
@@ -43,6 +45,14 @@ class Device:
     def record(self, calls, capturable):
         """The calls made ready to be timed: a function that runs them and returns microseconds per call."""
         raise NotImplementedError
+
+    def poisoned_memory(self):
+        """A context in which memory that a kernel asks for holds 0xFF bytes: what it returns without writing is NaN, and
+        not what another kernel has left there."""
+        return contextlib.nullcontext()
+
+    def release(self):
+        """Gives memory that nobody holds back to the system: another process may need it."""
 
     def works(self):
         """Whether it still does the simplest thing."""

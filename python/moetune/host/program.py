@@ -1,6 +1,7 @@
 """The life of a host's process: started by moetune with a socket, it ends with its parent."""
 
 import argparse
+import contextlib
 import ctypes
 import os
 import resource
@@ -66,9 +67,18 @@ def _take_socket():
 
 def _behave(memory_bytes):
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, which saves first.
-    resource.setrlimit(resource.RLIMIT_CORE, (1, 1))
+    _limit(resource.RLIMIT_CORE, 1)
     if memory_bytes > 0:
-        resource.setrlimit(resource.RLIMIT_DATA, (memory_bytes, memory_bytes))
+        _limit(resource.RLIMIT_DATA, memory_bytes)
+
+
+def _limit(what, most):
+    """Lowers a limit. One that is lower already stays."""
+    _, hard = resource.getrlimit(what)
+    if hard != resource.RLIM_INFINITY:
+        most = min(most, hard)
+    with contextlib.suppress(ValueError, OSError):
+        resource.setrlimit(what, (most, most))
 
 
 def _end_with_parent(parent, connection):

@@ -1,5 +1,6 @@
 """The helper's end of the worker protocol (docs/worker-protocol.md), for kernels that live in Python."""
 
+import json
 import os
 import time
 from collections import OrderedDict
@@ -93,6 +94,7 @@ class Session:
         self.kernels.clear()
         self.samples = []
         self.packed = {}
+        self.device.release()
 
 
 class Server:
@@ -118,9 +120,13 @@ class Server:
     def _answer(self, fields):
         request = fields.get("id", 0)
         self.request = request if type(request) is int else 0
+        files = []
         try:
             answer, files = self._perform(fields)
+            json.dumps(answer, allow_nan=False)  # What a runner says of itself may be anything.
         except Exception as error:  # noqa: BLE001 - kernels are others' code: whatever they throw is an answer.
+            for file in files:
+                os.close(file)
             answer, files = self._error(error), []
         try:
             if self.request:
@@ -252,7 +258,8 @@ class Server:
         for _ in range(2):
             sample.poison_outputs()
             try:
-                returned = session.device.run(lambda: kernel(sample.arguments, session.packed.get(runner.name)))
+                with session.device.poisoned_memory():
+                    returned = session.device.run(lambda: kernel(sample.arguments, session.packed.get(runner.name)))
             finally:
                 damage = sample.damage()
             if not damage:

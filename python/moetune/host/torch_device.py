@@ -1,6 +1,7 @@
 """Tensors of PyTorch on a GPU or the CPU. On a GPU a sequence of calls is captured in a graph and replayed."""
 
 import ctypes
+import gc
 import time
 
 import torch
@@ -15,6 +16,24 @@ DTYPES = {
     "e4m3": getattr(torch, "float8_e4m3fn", torch.uint8),
     "i32": torch.int32,
 }
+
+
+# Of the GPU's clock, about 2 GHz: some 100 us, and 5 us for the nodes of a call.
+GATE_CYCLES = 200_000
+GATE_CYCLES_PER_CALL = 10_000
+
+
+class _Poisoning(torch.overrides.TorchFunctionMode):
+    """Fills what PyTorch's functions for memory without contents return."""
+
+    FUNCTIONS = {torch.empty, torch.empty_like, torch.empty_strided, torch.Tensor.new_empty, torch.Tensor.new_empty_strided}
+
+    def __torch_function__(self, function, types, args=(), kwargs=None):
+        made = function(*args, **(kwargs or {}))
+        if function in self.FUNCTIONS and made.numel() and made.device.type != "meta":
+            storage = made.untyped_storage()
+            torch.tensor([], dtype=torch.uint8, device=made.device).set_(storage).fill_(0xFF)
+        return made
 
 
 class TorchDevice(Device):
@@ -32,6 +51,7 @@ class TorchDevice(Device):
             raise Unsupported(f"PyTorch sees {torch.cuda.device_count()} GPUs, and none is {name}")
         self.name = "cpu (PyTorch)"
         self._monitor = None
+        self._is_broken = False
         if self.is_cuda:
             torch.cuda.set_device(self.device)
             self.name = torch.cuda.get_device_name(self.device)
@@ -93,6 +113,14 @@ class TorchDevice(Device):
 
         return sample_us
 
+    def poisoned_memory(self):
+        return _Poisoning()
+
+    def release(self):
+        if self.is_cuda:
+            gc.collect()
+            torch.cuda.empty_cache()
+
     def _timed_graph(self, calls):
         # Lazy initialisation of libraries must not be captured.
         self._stream.wait_stream(torch.cuda.current_stream())
@@ -100,9 +128,14 @@ class TorchDevice(Device):
             calls[0]()
         self._wait()
         graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph, pool=self._pool, stream=self._stream):
-            for call in calls:
-                call()
+        try:
+            with torch.cuda.graph(graph, pool=self._pool, stream=self._stream):
+                for call in calls:
+                    call()
+        except BaseException:
+            # A capture that broke off may leave allocator and stream in it: this process is of no further use.
+            self._is_broken = True
+            raise
         graph.replay()
         self._wait()
         return self._timed(graph.replay, len(calls))
@@ -120,7 +153,11 @@ class TorchDevice(Device):
         begin = torch.cuda.Event(enable_timing=True)
         end = torch.cuda.Event(enable_timing=True)
 
+        # The GPU waits until everything is queued, so that no launch is timed, as moetune's own kernels are.
+        wait_cycles = GATE_CYCLES + GATE_CYCLES_PER_CALL * count
+
         def sample_us():
+            torch.cuda._sleep(wait_cycles)
             begin.record()
             run()
             end.record()
@@ -130,6 +167,8 @@ class TorchDevice(Device):
         return sample_us
 
     def works(self):
+        if self._is_broken:
+            return False
         if not self.is_cuda:
             return True
         try:

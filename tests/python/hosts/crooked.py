@@ -5,9 +5,10 @@ import os
 import sys
 import time
 
-from moetune.host import program, server
-from moetune.host.numpy_moe import OPERATORS
+from moetune.host import RunFailed, program, server
+from moetune.host.numpy_moe import OPERATORS, NumpyMoe
 
+NumpyMoe.name = "crooked.moe"
 KIND = sys.argv.pop(1)
 
 
@@ -55,12 +56,21 @@ class Crooked(server.Server):
             self.wire.connection.sendall(b"Compiling...\n")
         if KIND == "another_requests_answer":
             self.wire.send({"id": 12345, "damage": ""})
+        while KIND == "talks_for_ever":
+            self.wire.send({"id": self.request, "at": "run"})
+            time.sleep(0.02)
+        while KIND == "floods_the_socket":
+            self.wire.send({"id": self.request, "at": "run"})
         if KIND == "says_nothing_at_check":
             time.sleep(1000)
         return answer, files
 
     def _measure(self, session, fields):
         answer, files = super()._measure(session, fields)
+        if KIND == "fails_when_measured":
+            raise RunFailed("an illegal instruction, once timed")
+        if KIND == "dies_when_measured":
+            os._exit(9)
         if KIND == "no_samples":
             answer["samples"] = []
         if KIND == "no_times":
