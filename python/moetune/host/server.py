@@ -1,5 +1,6 @@
 """The helper's end of the worker protocol (docs/worker-protocol.md), for kernels that live in Python."""
 
+import gc
 import json
 import os
 import time
@@ -177,6 +178,9 @@ class Server:
         device = self.host.open_device(options.get("device", "auto"))
         runners = self.host.operators[problem.op](problem, device)
         self.sessions[number] = Session(device, runners)
+        # What an engine's packages consist of need not be looked through again whenever a graph is captured.
+        gc.collect()
+        gc.freeze()
         names = [{"name": runner.name, "version": runner.version} for runner in runners]
         return {"device": device.name, "runners": names}, []
 
