@@ -20,6 +20,27 @@ Vector load_vector(const uint8_t* from) {
   return vector;
 }
 
+/// Four rows of four words as columns: column i holds word i of each row.
+struct Columns {
+  Longs column[4];
+
+  explicit Columns(const Words* rows) {
+    const Words low01 = __builtin_shufflevector(rows[0], rows[1], 0, 4, 1, 5);
+    const Words low23 = __builtin_shufflevector(rows[2], rows[3], 0, 4, 1, 5);
+    const Words high01 = __builtin_shufflevector(rows[0], rows[1], 2, 6, 3, 7);
+    const Words high23 = __builtin_shufflevector(rows[2], rows[3], 2, 6, 3, 7);
+    column[0] = __builtin_shufflevector((Longs)low01, (Longs)low23, 0, 2);
+    column[1] = __builtin_shufflevector((Longs)low01, (Longs)low23, 1, 3);
+    column[2] = __builtin_shufflevector((Longs)high01, (Longs)high23, 0, 2);
+    column[3] = __builtin_shufflevector((Longs)high01, (Longs)high23, 1, 3);
+  }
+  /// To `out`, and each further one `pitch` bytes on.
+  void store(uint8_t* out, int64_t pitch) const {
+#pragma GCC unroll 4
+    for (int i = 0; i < 4; ++i) std::memcpy(out + i * pitch, &column[i], sizeof column[i]);
+  }
+};
+
 /// Words of four bytes of a full panel's rows, `words` (a multiple of 4) from `offset` bytes on:
 /// to out + 128 * j + 4 * r. `change` is applied to 16 bytes of a row beforehand.
 template <typename Change>
@@ -32,17 +53,7 @@ void put_words_side_by_side(const uint8_t* const (&rows)[kPanelRows], int64_t of
 #pragma GCC unroll 4
       for (int i = 0; i < 4; ++i)
         in[i] = (Words)change(load_vector<Longs>(rows[row + i] + offset + 4 * word));
-      const Words low01 = __builtin_shufflevector(in[0], in[1], 0, 4, 1, 5);
-      const Words low23 = __builtin_shufflevector(in[2], in[3], 0, 4, 1, 5);
-      const Words high01 = __builtin_shufflevector(in[0], in[1], 2, 6, 3, 7);
-      const Words high23 = __builtin_shufflevector(in[2], in[3], 2, 6, 3, 7);
-      const Longs columns[4] = {__builtin_shufflevector((Longs)low01, (Longs)low23, 0, 2),
-                                __builtin_shufflevector((Longs)low01, (Longs)low23, 1, 3),
-                                __builtin_shufflevector((Longs)high01, (Longs)high23, 0, 2),
-                                __builtin_shufflevector((Longs)high01, (Longs)high23, 1, 3)};
-#pragma GCC unroll 4
-      for (int i = 0; i < 4; ++i)
-        std::memcpy(out + i * kPitch + 4 * row, &columns[i], sizeof columns[i]);
+      Columns(in).store(out + 4 * row, kPitch);
     }
   }
 }
@@ -63,18 +74,7 @@ inline void put_halves_side_by_side(const uint8_t* const (&rows)[kPanelRows], in
       }
 #pragma GCC unroll 2
       for (int part = 0; part < 2; ++part) {
-        const Words* four = pairs + 4 * part;
-        const Words low01 = __builtin_shufflevector(four[0], four[1], 0, 4, 1, 5);
-        const Words low23 = __builtin_shufflevector(four[2], four[3], 0, 4, 1, 5);
-        const Words high01 = __builtin_shufflevector(four[0], four[1], 2, 6, 3, 7);
-        const Words high23 = __builtin_shufflevector(four[2], four[3], 2, 6, 3, 7);
-        const Longs columns[4] = {__builtin_shufflevector((Longs)low01, (Longs)low23, 0, 2),
-                                  __builtin_shufflevector((Longs)low01, (Longs)low23, 1, 3),
-                                  __builtin_shufflevector((Longs)high01, (Longs)high23, 0, 2),
-                                  __builtin_shufflevector((Longs)high01, (Longs)high23, 1, 3)};
-#pragma GCC unroll 4
-        for (int i = 0; i < 4; ++i)
-          std::memcpy(out + (4 * part + i) * kPitch + 2 * row, &columns[i], sizeof columns[i]);
+        Columns(pairs + 4 * part).store(out + 4 * part * kPitch + 2 * row, kPitch);
       }
     }
   }

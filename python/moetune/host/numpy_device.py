@@ -1,10 +1,8 @@
 """Arrays of NumPy on the CPU. bf16 values are uint16 bits; formats of a byte or less are uint8."""
 
-import time
-
 import numpy
 
-from .devices import Device
+from .devices import Device, timed_on_cpu
 from .errors import WrongResult
 
 DTYPES = {"f32": numpy.float32, "f16": numpy.float16, "bf16": numpy.uint16, "i32": numpy.int32}
@@ -59,13 +57,7 @@ class NumpyDevice(Device):
         return call()
 
     def record(self, calls, capturable):
-        def sample_us():
-            begin = time.perf_counter_ns()
-            for call in calls:
-                call()
-            return (time.perf_counter_ns() - begin) / 1e3 / len(calls)
-
-        return sample_us
+        return timed_on_cpu(calls)
 
 
 def _words(array):

@@ -2,11 +2,10 @@
 
 import ctypes
 import gc
-import time
 
 import torch
 
-from .devices import Device
+from .devices import Device, timed_on_cpu
 from .errors import OutOfMemory, Unsupported, WrongResult
 
 DTYPES = {
@@ -101,17 +100,8 @@ class TorchDevice(Device):
 
     def record(self, calls, capturable):
         if not self.is_cuda:
-            return self._timed_on_cpu(calls)
+            return timed_on_cpu(calls)
         return self._timed_graph(calls) if capturable else self._timed_stream(calls)
-
-    def _timed_on_cpu(self, calls):
-        def sample_us():
-            begin = time.perf_counter_ns()
-            for call in calls:
-                call()
-            return (time.perf_counter_ns() - begin) / 1e3 / len(calls)
-
-        return sample_us
 
     def poisoned_memory(self):
         return _Poisoning()
