@@ -147,6 +147,10 @@ Result<TuneReport> TuneCommand::tune(Job& job, const TrafficFlags::Values& traff
     report->warnings.push_back(trouble);
   if (report.ok()) {
     put_host(report->plan, job.hosts);
+    for (const TunableRunner* runner : job.session->runners()) {
+      if (std::string words = hosted_trouble(*runner); !words.empty())
+        report->warnings.push_back(std::move(words));
+    }
     for (std::string& line : imported_.compare_with_default(request, *request.store))
       report->warnings.push_back(std::move(line));
   }

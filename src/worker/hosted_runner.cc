@@ -105,6 +105,13 @@ class HostedRunner final : public TunableRunner {
   }
 
   const std::vector<DefaultInterval>& defaults() const { return defaults_; }
+  std::string trouble() const {
+    for (const HostedScheme& scheme : hosted_) {
+      for (const auto& stage : scheme.stages)
+        if (!stage->trouble().empty()) return fmt::format("{}: {}", name_, stage->trouble());
+    }
+    return {};
+  }
 
  private:
   const HostedScheme* scheme_of(const std::string& name) const {
@@ -176,6 +183,11 @@ std::optional<Candidate> suggested_candidate(const TunableRunner& runner,
   if (!tactic) return std::nullopt;
   candidate.stages[0].tactic = *tactic;
   return candidate;
+}
+
+std::string hosted_trouble(const TunableRunner& runner) {
+  const auto* hosted = dynamic_cast<const HostedRunner*>(&runner);
+  return hosted == nullptr ? std::string() : hosted->trouble();
 }
 
 std::vector<DefaultInterval> default_intervals(const TunableRunner& runner) {

@@ -44,6 +44,11 @@ struct Suggestion {
 std::optional<Candidate> suggested_candidate(const TunableRunner& runner,
                                              const Suggestion& suggestion);
 
+/// What a host could not say of the spaces of a runner out of describe_kernels(), so that points
+/// which it excludes may have been tried: in words, naming the runner. Empty: nothing, or another
+/// runner.
+std::string hosted_trouble(const TunableRunner& runner);
+
 /// The defaults of a runner out of describe_kernels(); empty for another one.
 std::vector<DefaultInterval> default_intervals(const TunableRunner& runner);
 

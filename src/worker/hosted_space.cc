@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/status_macros.h"
+
 namespace moetune::worker {
 namespace {
 
@@ -122,17 +124,28 @@ std::string HostedStage::why_excluded(const Tactic& tactic, int64_t tokens) {
   return found == excluded.end() ? std::string() : found->second;
 }
 
-// Where the host cannot be asked, nothing is excluded: what cannot run will say so when it is
-// checked.
+// Where the host cannot be asked, or says what makes no sense, nothing is excluded: what cannot run
+// will say so when it is checked. trouble() tells why.
 const HostedStage::Excluded& HostedStage::excluded_at(int64_t tokens) {
   const auto [known, is_new] = excluded_.try_emplace(tokens);
   if (!is_new) return known->second;
+  Result<Excluded> excluded = ask_excluded(tokens);
+  if (excluded.ok()) {
+    known->second = std::move(excluded).value();
+  } else if (trouble_.empty() && excluded.error().code != ErrorCode::kInterrupted) {
+    trouble_ = fmt::format("the host cannot say what is excluded at {} tokens: {}", tokens,
+                           excluded.error().message);
+  }
+  return known->second;
+}
+
+Result<HostedStage::Excluded> HostedStage::ask_excluded(int64_t tokens) {
   Json question{{"do", "exclude"}, {"tokens", tokens}};
   question.update(address_);
-  const Result<Json> answer = ask_(std::move(question));
-  if (!answer.ok()) return known->second;
+  MOETUNE_ASSIGN_OR_RETURN(const Json answer, ask_(std::move(question)));
   const int64_t size = Space(parameters_).product_size();
-  JsonReader reader(*answer, "exclude");
+  Excluded excluded;
+  JsonReader reader(answer, "exclude");
   reader.objects("excluded", kMaxReasons, [&](JsonReader& item) {
     std::string reason;
     std::vector<std::pair<int64_t, int64_t>> runs;
@@ -140,10 +153,11 @@ const HostedStage::Excluded& HostedStage::excluded_at(int64_t tokens) {
     read_points(item, size, runs);
     if (!item.ok()) return;
     for (const auto& [first, last] : runs) {
-      for (int64_t number = first; number <= last; ++number) known->second.emplace(number, reason);
+      for (int64_t number = first; number <= last; ++number) excluded.emplace(number, reason);
     }
   });
-  return known->second;
+  if (!reader.ok()) return reader.error();
+  return excluded;
 }
 
 }  // namespace moetune::worker

@@ -30,6 +30,9 @@ class HostedStage : public std::enable_shared_from_this<HostedStage> {
   void add_point(const Tactic& tactic);
   /// What the host searches, and the points that were added.
   Space space();
+  /// Why it is not known what the host excludes, at the first number of tokens where it is not.
+  /// Empty: it is known wherever that was asked for.
+  const std::string& trouble() const { return trouble_; }
 
  private:
   // By the number of a point: why it is excluded.
@@ -39,6 +42,7 @@ class HostedStage : public std::enable_shared_from_this<HostedStage> {
   int64_t number_of(const Tactic& tactic) const;
   std::string why_excluded(const Tactic& tactic, int64_t tokens);
   const Excluded& excluded_at(int64_t tokens);
+  Result<Excluded> ask_excluded(int64_t tokens);
 
   WorkerQuestion ask_;
   Json address_;
@@ -46,6 +50,7 @@ class HostedStage : public std::enable_shared_from_this<HostedStage> {
   std::vector<Parameter> parameters_;  // As the host lists them.
   std::vector<Tactic> added_;
   std::map<int64_t, Excluded> excluded_;  // By number of tokens.
+  std::string trouble_;
 };
 
 }  // namespace moetune::worker

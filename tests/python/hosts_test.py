@@ -159,6 +159,8 @@ class Crooked(HostTest):
     def test_excluded_points_that_are_not_there_are_not_believed(self):
         run = self.run_program("tune", self.host("crooked.py", "excludes_what_is_not_there"), "--tokens", "4", "--budget", "2s")
         self.assertEqual(run.returncode, 0, run.stderr)
+        warnings = " ".join(json.loads(run.stdout)["warnings"])
+        self.assertRegex(warnings, r"crooked.moe: the host cannot say what is excluded at \d+ tokens: .*points")
 
     def test_a_host_that_is_missing_is_named(self):
         for host in ("of-tomorrow", "/nowhere/host.py", "false"):

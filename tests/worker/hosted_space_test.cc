@@ -74,6 +74,15 @@ TEST_F(HostedSpace, APointOfOtherParametersIsNotAdded) {
 TEST_F(HostedSpace, WhereTheHostCannotBeAskedNothingIsExcluded) {
   answer_ = Error{ErrorCode::kRun, "the host is gone"};
   EXPECT_EQ(stage_->space().points(8).size(), 6u);
+  EXPECT_THAT(stage_->trouble(), HasSubstr("at 8 tokens: the host is gone"));
+}
+
+// What came before the nonsense counts no more than that.
+TEST_F(HostedSpace, AnAnswerIsBelievedAsAWholeOrNotAtAll) {
+  answer_ =
+      Json{{"excluded", {{{"reason", "right"}, {"points", {{0, 0}}}}, {{"points", {{1, 1}}}}}}};
+  EXPECT_EQ(stage_->space().points(8).size(), 6u);
+  EXPECT_THAT(stage_->trouble(), HasSubstr("reason"));
 }
 
 TEST_F(HostedSpace, PointsThatAreNotThereAreNotBelieved) {
