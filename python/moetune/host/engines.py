@@ -19,11 +19,13 @@ from typing import Any
 import torch
 import triton
 
+from . import moe_ops
 from .compile_pool import CompilePool
 from .errors import Unsupported
-from .problem import MoeProblem
+from .problem import MoeProblem, Problem
 from .runner import Runner, require
 from .standin import ENGINE_FILES, Subset, read_manifest
+from .torch_device import TorchDevice
 
 BLOCK = 128  # Of fp8-block weights.
 # Triton's own, where an engine's default leaves them open.
@@ -302,3 +304,21 @@ def _meta_arguments(moe, tokens, blocks):
         weights["w13_scales"] = empty(torch.float32, moe.experts, rows // BLOCK, depth // BLOCK)
         weights["w2_scales"] = empty(torch.float32, moe.experts, depth // BLOCK, rows // 2 // BLOCK)
     return call, weights
+
+
+def runners_of(package, title, engine_of, versions, module, problem, device):
+    """The runners of an engine's host. `engine_of(root, version, stand-ins or None)` loads it; `module` compiles ahead."""
+    require("" if isinstance(device, TorchDevice) else f"{title} does not run on {device.name}: say cuda:0")
+    limits = limits_of(device)
+    root, version, is_whole = find(package, f"MOETUNE_{package.upper()}_PATH")
+    version = version if is_whole else f"{version}, alignment by moetune"
+    versions[package] = version
+    engine = engine_of(root, version, None if is_whole else (limits["arch"], moe_ops))
+    return [EngineMoe(problem, engine, limits, module)]
+
+
+def compiler_ahead(engine_of, kernels, setup):
+    """For compile_pool: compiles a job's kernels from the engine's files alone, even where all of it is there."""
+    engine = engine_of(setup["root"], "", (setup["arch"], moe_ops.DryOps))
+    limits = {"arch": setup["arch"], "shared_bytes": 0}
+    return compiler_of(EngineMoe(Problem("fused_moe", setup["attributes"]), engine, limits, ""), kernels)

@@ -15,11 +15,8 @@ import triton
 
 from . import moe_ops
 from .devices import open_torch
-from .engines import EngineMoe, compiler_of, find, limits_of, load
-from .problem import Problem
-from .runner import require
+from .engines import compiler_ahead, load, runners_of
 from .standin import Nothing, override_config_module
-from .torch_device import TorchDevice
 
 VERSION = "1"
 VERSIONS = {"torch": torch.__version__, "triton": triton.__version__}
@@ -117,20 +114,11 @@ def _engine(root, version, tables_of):
 
 
 def make_runners(problem, device):
-    require("" if isinstance(device, TorchDevice) else f"SGLang does not run on {device.name}: say cuda:0")
-    limits = limits_of(device)
-    root, version, is_whole = find("sglang", "MOETUNE_SGLANG_PATH")
-    version = version if is_whole else f"{version}, alignment by moetune"
-    VERSIONS["sglang"] = version
-    engine = _engine(root, version, None if is_whole else (limits["arch"], moe_ops))
-    return [EngineMoe(problem, engine, limits, __name__)]
+    return runners_of("sglang", "SGLang", _engine, VERSIONS, __name__, problem, device)
 
 
 def make_compiler(setup):
-    """For compile_pool: compiles a job's kernels from the engine's files alone, even where all of it is there."""
-    engine = _engine(setup["root"], "", (setup["arch"], moe_ops.DryOps))
-    limits = {"arch": setup["arch"], "shared_bytes": 0}
-    return compiler_of(EngineMoe(Problem("fused_moe", setup["attributes"]), engine, limits, ""), KERNELS)
+    return compiler_ahead(_engine, KERNELS, setup)
 
 
 OPERATORS = {"fused_moe": make_runners}
