@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -171,6 +170,32 @@ Status make_private_folders(const std::string& path) {
   return {};
 }
 
+namespace {
+
+// Byte 0 of a lock file is the lock. Byte 1 is the turn: held while waiting for the lock and given
+// up with having it, so that who takes the lock again and again lets who waits go first.
+constexpr off_t kLockByte = 0, kTurnByte = 1;
+
+int lock_byte(const Descriptor& file, short type, off_t byte) {
+  struct flock range = {};
+  range.l_type = type;
+  range.l_whence = SEEK_SET;
+  range.l_start = byte;
+  range.l_len = 1;
+  return ::fcntl(file.get(), F_OFD_SETLK, &range);
+}
+
+// Whether this open file now has the byte. Such locks belong to the open file and end with it.
+Result<bool> has_taken(const Descriptor& file, const std::string& path, off_t byte) {
+  while (lock_byte(file, F_WRLCK, byte) != 0) {
+    if (errno == EAGAIN || errno == EACCES) return false;
+    if (errno != EINTR) return io_error("lock", path, errno);
+  }
+  return true;
+}
+
+}  // namespace
+
 Result<FileLock> FileLock::acquire(const std::string& path, std::chrono::milliseconds patience) {
   constexpr std::chrono::milliseconds kPause{5};
   Descriptor file(open_retrying(path, O_RDWR | O_CREAT, 0644));
@@ -178,17 +203,20 @@ Result<FileLock> FileLock::acquire(const std::string& path, std::chrono::millise
   const auto deadline = std::chrono::steady_clock::now() + patience;
   // Asking again and again, instead of waiting in the kernel, keeps a stopped process from stopping
   // this one too.
-  while (::flock(file.get(), LOCK_EX | LOCK_NB) != 0) {
-    if (errno == EINTR) continue;
-    if (errno != EWOULDBLOCK) return io_error("lock", path, errno);
-    if (std::chrono::steady_clock::now() >= deadline) {
-      return Error{
-          ErrorCode::kDeadline,
-          fmt::format("another process holds {} for more than {} ms", path, patience.count()),
-          "end that process or try again later"};
+  for (const off_t byte : {kTurnByte, kLockByte}) {
+    while (true) {
+      MOETUNE_ASSIGN_OR_RETURN(const bool taken, has_taken(file, path, byte));
+      if (taken) break;
+      if (std::chrono::steady_clock::now() >= deadline) {
+        return Error{ErrorCode::kDeadline,
+                     fmt::format("other processes hold {} for more than {} ms", path,
+                                 patience.count()),
+                     "end them or try again later"};
+      }
+      std::this_thread::sleep_for(kPause);
     }
-    std::this_thread::sleep_for(kPause);
   }
+  lock_byte(file, F_UNLCK, kTurnByte);
   return FileLock(file.release());
 }
 

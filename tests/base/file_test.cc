@@ -7,6 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <chrono>
 #include <filesystem>
 #include <string>
@@ -17,6 +18,8 @@ namespace {
 
 namespace fs = std::filesystem;
 using std::chrono::milliseconds;
+using std::chrono::seconds;
+using std::chrono::steady_clock;
 
 class FileTest : public ::testing::Test {
  protected:
@@ -136,6 +139,28 @@ TEST_F(FileTest, ALockExcludesAnotherAndIsFreeAfterwards) {
     EXPECT_FALSE(FileLock::acquire(in_folder("lock"), milliseconds(0)).ok());
   }
   EXPECT_TRUE(FileLock::acquire(in_folder("lock"), milliseconds(0)).ok());
+}
+
+TEST_F(FileTest, WhoTakesALockAgainAndAgainLetsOthersHaveIt) {
+  std::atomic<bool> has_begun{false}, done{false};
+  std::thread greedy([&] {
+    while (!done) {
+      const auto held = FileLock::acquire(in_folder("lock"), seconds(60));
+      EXPECT_TRUE(held.ok());
+      has_begun = true;
+      std::this_thread::sleep_for(milliseconds(20));
+    }
+  });
+  while (!has_begun) std::this_thread::yield();
+  // Without turns the greedy one is without the lock for microseconds of every 20 ms.
+  const auto started = steady_clock::now();
+  for (int round = 0; round < 100; ++round) {
+    EXPECT_TRUE(FileLock::acquire(in_folder("lock"), seconds(60)).ok());
+  }
+  const auto waited = steady_clock::now() - started;
+  done = true;
+  greedy.join();
+  EXPECT_LT(waited, seconds(20));
 }
 
 TEST_F(FileTest, ALockOfAKilledProcessIsFree) {

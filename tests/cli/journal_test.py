@@ -149,11 +149,13 @@ class Tune(JournalTest):
     def test_a_trace_is_known_by_its_content(self):
         trace = self.folder / "trace.json"
         trace.write_text(json.dumps({"counts": [5, 1, 1, 1, 1, 1, 1, 1]}))
-        self.tune("--workload", f"trace:{trace}")
-        known = self.measurements()
+        first = self.tune("--workload", f"trace:{trace}").json()
+        self.assertGreater(first["measurements"], 0)
+        self.assertTrue(self.tune("--workload", f"trace:{trace}").json()["from_journal"])
         trace.write_text(json.dumps({"counts": [1, 1, 1, 1, 1, 1, 1, 5]}))
-        self.tune("--workload", f"trace:{trace}")
-        self.assertGreater(self.measurements(), 1.5 * known)
+        other = self.tune("--workload", f"trace:{trace}").json()
+        self.assertEqual(other["earlier_seconds"], 0)
+        self.assertGreater(other["measurements"], 0)
 
 
 class Commands(JournalTest):
@@ -181,13 +183,15 @@ class Commands(JournalTest):
         self.tune()
         lines = self.folder / "lines.jsonl"
         self.journal("export", "--out", lines)
-        good = lines.read_text().splitlines()
-        lines.write_text("\n".join([good[0], "{", good[1].replace('"tokens":', '"tokens":-'), good[2]]))
-        for strict, taken in [(["--strict"], 0), ([], 2)]:
+        # How many measurements two seconds bring depends on the machine; one is enough here.
+        measurement, *_, spent = lines.read_text().splitlines()
+        lines.write_text("\n".join([measurement, "{", measurement.replace('"tokens":', '"tokens":-'), spent]))
+        for strict, taken in [(["--strict"], 0), ([], 1)]:
             other = self.folder / f"other{taken}.db"
             run = self.run_program("journal", "import", lines, "--journal", other, "--json", *strict)
             self.assertEqual(run.code, 1)
             self.assertEqual(run.json()["measurements"], taken)
+            self.assertEqual(run.json()["runs"], taken)
             self.assertEqual([bad["line"] for bad in run.json()["bad"]], [2, 3])
             self.assertIn(f"{lines}:2: ", run.err)
             self.assertIn(f"{lines}:3: tokens: ", run.err)
