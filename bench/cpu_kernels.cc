@@ -122,8 +122,11 @@ struct Bench {
     const auto bytes =
         static_cast<size_t>(workspace_bytes(spec, tokens, tactic, kernels, pool.size()));
     if (workspace.bytes() < bytes) workspace = Buffer::allocate(bytes).value();
-    const LayerInputs inputs{tokens, hidden.data(), routings[sample % routings.size()].data(),
-                             slot_weights.data(), output.data()};
+    const LayerInputs inputs{.tokens = tokens,
+                             .hidden = hidden.data(),
+                             .ids = routings[sample % routings.size()].data(),
+                             .weights = slot_weights.data(),
+                             .output = output.data()};
     const Clock::time_point before = Clock::now();
     (void)run_layer(weights, inputs, tactic, kernels, pool, workspace.data(), part);
     return std::chrono::duration<double, std::micro>(Clock::now() - before).count();

@@ -19,7 +19,7 @@ namespace moetune {
 /// one rank's share.
 struct LayerOptions {
   std::string weights;  ///< "bf16", "nvfp4", ...; empty: what the model's config says, else bf16.
-  std::string activations;  ///< "a16" (also where it is empty) or "fp8-block".
+  std::string activations;  ///< "a16" (also where it is empty), "fp8-block", "fp8".
   int tp = 1;
   int ep = 1;
   int rank = 0;  ///< Its share; 0 <= rank < tp * ep.
@@ -42,7 +42,8 @@ struct FusedMoeOptions {
   int threads = 0;     ///< CPU threads; 0: all this process may use.
   std::vector<float>
       router_bias;  ///< [global_experts], where the specification's router has a selection bias.
-  int32_t first_expert = 0;  ///< Global id of this rank's expert 0, where ep > 1.
+  std::vector<float> activation_scales;  ///< [2], with fp8 activations: of x and of h.
+  int32_t first_expert = 0;              ///< Global id of this rank's expert 0, where ep > 1.
 
   /// The same bits on every run of the same inputs, on any number of threads: only kernels whose
   /// sums have a fixed order. What the configuration has otherwise is not used (notes() says so)

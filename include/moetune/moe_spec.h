@@ -17,6 +17,7 @@
 //   router_bias   f32  [G]           unless given_routing, and only with router.selection_bias
 //   topk_ids      i32  [T, k]        only with given_routing: global ids, -1 is skipped
 //   topk_weights  f32  [T, k]        only with given_routing
+//   activation_scales  f32 [2]       only with fp8 activations: of x and of h, positive
 //   first_expert  i32  [1]           only where ep > 1: the global id of this rank's expert 0
 //   output        bf16 or f32 [T, hidden], as FusedMoeSpec::output says
 // A token's repeated ids add up. An id outside [first_expert, first_expert + experts) is another
@@ -58,6 +59,9 @@ enum class ActivationFormat : uint8_t {
   kA16,  ///< bf16
   /// e4m3 times a scale of each 128 values along k: amax / 448, or 1. With fp8-block weights only.
   kFp8Block,
+  /// e4m3 times one scale for every x, and one for every h, which are given: static scales a
+  /// tensor. What is beyond 448 of them saturates. With fp8 weights only.
+  kFp8,
 };
 enum class Score : uint8_t { kSoftmax, kSigmoid, kSqrtSoftplus };
 

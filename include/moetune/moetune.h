@@ -95,7 +95,8 @@ enum {
 /* moetune_spec.activations */
 enum {
   MOETUNE_ACTIVATIONS_BF16 = 0,
-  MOETUNE_ACTIVATIONS_FP8_BLOCK = 1 /* with MOETUNE_FP8_BLOCK weights only */
+  MOETUNE_ACTIVATIONS_FP8_BLOCK = 1, /* with MOETUNE_FP8_BLOCK weights only */
+  MOETUNE_ACTIVATIONS_FP8 = 2        /* with MOETUNE_FP8 weights only, under given scales */
 };
 /* moetune_spec.output */
 enum { MOETUNE_OUTPUT_BF16 = 0, MOETUNE_OUTPUT_F32 = 1 };
@@ -237,6 +238,7 @@ typedef struct moetune_layer_options {
   int32_t pinned;           /* 1: exactly what `config` says, or no layer. */
   int32_t defaults_only;    /* 1: no configuration is read. */
   int32_t caller_workspace; /* 1: moetune_layer_set_workspace() comes before the first run. */
+  const float* activation_scales; /* [2]: of x and of h, with MOETUNE_ACTIVATIONS_FP8. */
 } moetune_layer_options;
 MOETUNE_API moetune_status moetune_layer_options_init(moetune_layer_options* options,
                                                       size_t struct_size);

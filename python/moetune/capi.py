@@ -20,6 +20,7 @@ from . import library_path
 
 OK, INVALID_ARGUMENT, NOT_FOUND, UNSUPPORTED = range(4)
 BF16, FP16, FP8, FP8_BLOCK, NVFP4, MXFP4 = range(6)
+ACTIVATIONS_BF16, ACTIVATIONS_FP8_BLOCK, ACTIVATIONS_FP8 = range(3)
 
 
 class Sized(Structure):
@@ -73,7 +74,8 @@ class DlWeights(Sized):
 class LayerOptions(Sized):
     _fields_ = [("struct_size", c_size_t), ("device", c_char_p), ("config", c_char_p), ("max_tokens", c_int64),
                 ("threads", c_int32), ("first_expert", c_int32), ("router_bias", c_void_p)] + [
-                    (name, c_int32) for name in "deterministic pinned defaults_only caller_workspace".split()]
+                    (name, c_int32) for name in "deterministic pinned defaults_only caller_workspace".split()] + [
+                        ("activation_scales", c_void_p)]
 
 
 class Selected(Sized):
@@ -94,7 +96,7 @@ class Decision(Sized):
 
 
 # Of the ABI; never less.
-SIZES = {Spec: 112, ModelOptions: 32, Expert: 184, Weights: 32, DlWeights: 80, LayerOptions: 64, Selected: 40,
+SIZES = {Spec: 112, ModelOptions: 32, Expert: 184, Weights: 32, DlWeights: 80, LayerOptions: 72, Selected: 40,
          DLTensor: 48, PlanInfo: 48, Decision: 112}
 
 

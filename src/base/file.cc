@@ -208,10 +208,10 @@ Result<FileLock> FileLock::acquire(const std::string& path, std::chrono::millise
       MOETUNE_ASSIGN_OR_RETURN(const bool taken, has_taken(file, path, byte));
       if (taken) break;
       if (std::chrono::steady_clock::now() >= deadline) {
-        return Error{ErrorCode::kDeadline,
-                     fmt::format("other processes hold {} for more than {} ms", path,
-                                 patience.count()),
-                     "end them or try again later"};
+        return Error{
+            ErrorCode::kDeadline,
+            fmt::format("other processes hold {} for more than {} ms", path, patience.count()),
+            "end them or try again later"};
       }
       std::this_thread::sleep_for(kPause);
     }

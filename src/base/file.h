@@ -30,8 +30,8 @@ std::string parent_folder(const std::string& path);
 
 /// An exclusive lock between processes (and between threads), held until destroyed. The system
 /// releases it when a process dies. The lock file itself stays: removing it would let two processes
-/// lock two different files of one name. Nobody is passed over for long: who has had it waits behind
-/// who waits already.
+/// lock two different files of one name. Nobody is passed over for long: who has had it waits
+/// behind who waits already.
 class FileLock {
  public:
   /// Makes `path` if need be and waits for the lock. kDeadline when others hold it for longer

@@ -43,6 +43,8 @@ Status need(const void* pointer, const char* name);
 /// gets a specialisation with the number that it had.
 template <typename Structure>
 inline constexpr size_t kFirstSize = sizeof(Structure);
+template <>
+inline constexpr size_t kFirstSize<moetune_layer_options> = 64;
 
 /// Whether `size` can be that of a structure which begins at `given` and of which this library
 /// knows `known` bytes: kInvalidArgument for one that was never initialised.

@@ -40,6 +40,8 @@ Result<FusedMoeOptions> to_options(const moetune_layer_options* given, const Fus
   options.first_expert = from.first_expert;
   if (from.router_bias != nullptr)
     options.router_bias.assign(from.router_bias, from.router_bias + spec.global_experts);
+  if (from.activation_scales != nullptr)
+    options.activation_scales.assign(from.activation_scales, from.activation_scales + 2);
   MOETUNE_ASSIGN_OR_RETURN(options.deterministic, to_bool(from.deterministic, "deterministic"));
   MOETUNE_ASSIGN_OR_RETURN(options.pinned, to_bool(from.pinned, "pinned"));
   MOETUNE_ASSIGN_OR_RETURN(options.defaults_only, to_bool(from.defaults_only, "defaults_only"));

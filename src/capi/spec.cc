@@ -20,6 +20,7 @@ static_assert(static_cast<int>(WeightFormat::kFp8Block) == MOETUNE_FP8_BLOCK);
 static_assert(static_cast<int>(WeightFormat::kNvfp4) == MOETUNE_NVFP4);
 static_assert(static_cast<int>(WeightFormat::kMxfp4) == MOETUNE_MXFP4);
 static_assert(static_cast<int>(ActivationFormat::kFp8Block) == MOETUNE_ACTIVATIONS_FP8_BLOCK);
+static_assert(static_cast<int>(ActivationFormat::kFp8) == MOETUNE_ACTIVATIONS_FP8);
 static_assert(static_cast<int>(Activation::kSwiGluClamped) == MOETUNE_SWIGLU_CLAMPED);
 static_assert(static_cast<int>(Activation::kRelu2) == MOETUNE_RELU2);
 static_assert(static_cast<int>(Activation::kGatePlusUp) == MOETUNE_GATE_PLUS_UP);
@@ -52,9 +53,8 @@ Result<FusedMoeSpec> spec_of_model(const char* model, const moetune_model_option
                              to_enum(options.weights, WeightFormat::kMxfp4, "weights"));
     layer.weights = to_string(format);
   }
-  MOETUNE_ASSIGN_OR_RETURN(
-      const auto activations,
-      to_enum(options.activations, ActivationFormat::kFp8Block, "activations"));
+  MOETUNE_ASSIGN_OR_RETURN(const auto activations,
+                           to_enum(options.activations, ActivationFormat::kFp8, "activations"));
   layer.activations = to_string(activations);
   MOETUNE_ASSIGN_OR_RETURN(layer.shared_experts, to_bool(options.shared_experts, "shared_experts"));
   layer.tp = options.tp;
@@ -123,7 +123,7 @@ Result<FusedMoeSpec> to_spec(const moetune_spec* given) {
   spec.ep = from.ep;
   MOETUNE_ASSIGN_OR_RETURN(spec.weights, to_enum(from.weights, WeightFormat::kMxfp4, "weights"));
   MOETUNE_ASSIGN_OR_RETURN(spec.activations,
-                           to_enum(from.activations, ActivationFormat::kFp8Block, "activations"));
+                           to_enum(from.activations, ActivationFormat::kFp8, "activations"));
   MOETUNE_ASSIGN_OR_RETURN(spec.activation,
                            to_enum(from.activation, Activation::kGatePlusUp, "activation"));
   MOETUNE_ASSIGN_OR_RETURN(const bool is_f32, to_bool(from.output, "output"));

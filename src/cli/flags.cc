@@ -45,7 +45,7 @@ void LayerFlags::declare(Flags& flags) {
   flags.value("--weights", "FORMAT", &weights,
               "bf16, fp16, fp8, fp8-block, nvfp4 or mxfp4; default: what the model's config says");
   flags.value("--activations", "FORMAT", &activations,
-              "a16 (default), or fp8-block with fp8-block weights");
+              "a16 (default); fp8-block or fp8, with weights of the same name");
   flags.toggle("--shared-experts", &shared_experts,
                "Take the model's shared experts into the layer");
   flags.value("--tp", "N", &tp, "Tensor-parallel ranks; one rank's share is taken");

@@ -141,12 +141,12 @@ void combine_all(const FusedMoeSpec& spec, const LayerInputs& inputs, const Kern
   }
 }
 
-// Rows are `stride` values apart in both.
+// Rows are `stride` values apart in both; `given`: as in kernel_table.h.
 void round_rows(const KernelTable& kernels, const uint16_t* in, uint16_t* codes, float* scales,
-                int64_t stride, int64_t columns, int64_t rows, TaskCounter& counter) {
+                float given, int64_t stride, int64_t columns, int64_t rows, TaskCounter& counter) {
   for (int64_t row = counter.next(); row < rows; row = counter.next())
     kernels.round_row(in + row * stride, codes + row * stride,
-                      scales + row * activation_scales(columns), columns);
+                      scales + row * activation_scales(columns), given, columns);
 }
 
 void run_pass(const PanelWeights& weights, const LayerInputs& inputs, const LayerTactic& tactic,
@@ -177,15 +177,15 @@ void run_pass(const PanelWeights& weights, const LayerInputs& inputs, const Laye
     const StageScratch scratch = scratch_of(workspace, thread);
     if (part != Part::kGemm2) {
       if (rounds) {
-        round_rows(kernels, inputs.hidden, workspace.x, workspace.x_scales, spec.hidden,
-                   spec.hidden, inputs.tokens, counters[3]);
+        round_rows(kernels, inputs.hidden, workspace.x, workspace.x_scales, inputs.x_scale,
+                   spec.hidden, spec.hidden, inputs.tokens, counters[3]);
         barrier.arrive_and_wait();
       }
       run_tasks(gemm1, counters[0], scratch);
       if (rounds) {
         barrier.arrive_and_wait();
-        round_rows(kernels, workspace.h, workspace.h, workspace.h_scales, h_stride(spec),
-                   spec.intermediate, rows, counters[4]);
+        round_rows(kernels, workspace.h, workspace.h, workspace.h_scales, inputs.h_scale,
+                   h_stride(spec), spec.intermediate, rows, counters[4]);
       }
     }
     if (part == Part::kAll) barrier.arrive_and_wait();

@@ -28,6 +28,7 @@ struct LayerInputs {
   const int32_t* ids =
       nullptr;  ///< [tokens, slots], 0 .. held_experts-1; -1: skipped; repeated ids add up.
   const float* weights = nullptr;  ///< [tokens, slots]
+  float x_scale = 0, h_scale = 0;  ///< Of activations, where they are given.
   void* output = nullptr;          ///< bf16 or f32, as the specification says, [tokens, hidden]
 };
 

@@ -61,6 +61,12 @@ class PackedExecutable final : public Executable {
                        .hidden = arguments[0].as<uint16_t>(),
                        .output = arguments.back().data};
     if (inputs.tokens == 0) return {};
+    if (spec_.activations == ActivationFormat::kFp8) {
+      const size_t behind = spec_.ep > 1 ? 2 : 1;
+      const auto* scales = arguments[arguments.size() - 1 - behind].as<float>();
+      inputs.x_scale = scales[0];
+      inputs.h_scale = scales[1];
+    }
     const RoutingPlace place(spec_, inputs.tokens);
     auto* workspace = static_cast<uint8_t*>(call.workspace);
     MOETUNE_RETURN_IF_ERROR(route(arguments, place, workspace, part, inputs));

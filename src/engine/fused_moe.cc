@@ -8,6 +8,7 @@
 #include "base/status_macros.h"
 #include "engine/backend.h"
 #include "model/model_spec.h"
+#include "ops/moe/format.h"
 #include "ops/moe/moe_workbench.h"
 #include "ops/moe/weights.h"
 
@@ -30,6 +31,8 @@ Status check_options(const FusedMoeSpec& spec, const FusedMoeOptions& options) {
                  fmt::format("router_bias has {} values, this router takes {}",
                              options.router_bias.size(), wanted)};
   }
+  if (spec.activations == ActivationFormat::kFp8)
+    MOETUNE_RETURN_IF_ERROR(check_activation_scales(options.activation_scales));
   if (options.first_expert < 0 || options.first_expert + spec.experts > spec.global_experts) {
     return Error{ErrorCode::kInvalidArgument,
                  fmt::format("first_expert is {}: experts {} to {} of {} do not exist",
@@ -75,6 +78,7 @@ struct FusedMoe::State {
   size_t workspace_bytes = 0;
   std::unique_ptr<DeviceBuffer> workspace;  // Null where it is the caller's.
   std::unique_ptr<DeviceBuffer> router_bias;
+  std::unique_ptr<DeviceBuffer> activation_scales;
   std::unique_ptr<DeviceBuffer> first_expert;
   Tensors arguments;
   Call call;
@@ -196,6 +200,13 @@ Status FusedMoe::State::place_arguments() {
       arguments.push_back(
           {"router_bias", DataType::kF32, {spec.global_experts}, router_bias->data()});
     }
+  }
+  if (spec.activations == ActivationFormat::kFp8) {
+    constexpr size_t kBytes = 2 * sizeof(float);
+    MOETUNE_ASSIGN_OR_RETURN(activation_scales, device.allocate(kBytes));
+    MOETUNE_RETURN_IF_ERROR(
+        device.upload(activation_scales->data(), options.activation_scales.data(), kBytes));
+    arguments.push_back({"activation_scales", DataType::kF32, {2}, activation_scales->data()});
   }
   if (spec.ep > 1) {
     MOETUNE_ASSIGN_OR_RETURN(first_expert, device.allocate(sizeof(int32_t)));

@@ -76,7 +76,7 @@ static void test_weights(void) {
 }
 
 static void test_layer(void) {
-  CHECK(sizeof(moetune_layer_options) == 64);
+  CHECK(sizeof(moetune_layer_options) == 72);
   AT(moetune_layer_options, device, 8);
   AT(moetune_layer_options, config, 16);
   AT(moetune_layer_options, max_tokens, 24);
@@ -87,6 +87,7 @@ static void test_layer(void) {
   AT(moetune_layer_options, pinned, 52);
   AT(moetune_layer_options, defaults_only, 56);
   AT(moetune_layer_options, caller_workspace, 60);
+  AT(moetune_layer_options, activation_scales, 64);
   CHECK(sizeof(moetune_selected) == 40);
   AT(moetune_selected, provenance, 8);
   AT(moetune_selected, provenance_name, 16);

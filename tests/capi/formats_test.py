@@ -13,8 +13,8 @@ import struct
 import unittest
 from ctypes import byref, c_float, c_uint8, c_uint16
 
-from moetune.capi import (BF16, FP8, FP8_BLOCK, FP16, MXFP4, NVFP4, DlWeights, Expert, LayerOptions, Library, Matrix,
-                          Spec, Weights, tensor, tensors)
+from moetune.capi import (ACTIVATIONS_FP8, BF16, FP8, FP8_BLOCK, FP16, MXFP4, NVFP4, DlWeights, Expert, Failed, LayerOptions,
+                          Library, Matrix, Spec, Weights, tensor, tensors)
 
 # No size is a multiple of a block, so that the last of each is short.
 HIDDEN, INTERMEDIATE, EXPERTS, TOKENS = 168, 136, 3, 2
@@ -38,6 +38,12 @@ rng = random.Random(7)
 
 def ceil_div(a, b):
     return -(-a // b)
+
+
+def values_of(bits):
+    """Of bf16."""
+    return [value for (value,) in struct.iter_unpack("<f", struct.pack(f"<{2 * len(bits)}H", *(
+        half for value in bits for half in (0, value))))]
 
 
 def buffer_of(data):
@@ -96,6 +102,7 @@ class Layer:
         spec.activation, spec.bias, spec.shared_experts = activation, bias, shared
         self.gates = 2 if activation == GATED else 1
         self.held = EXPERTS + shared
+        self.activation_scales, self.of_before = None, False
         self.parts = {}
         dtype, size, values, scale_type, scale_size, block_rows, block_k, has_global = FORMATS[format_]
         for name, gates, rows, k in (("w13", self.gates, INTERMEDIATE, HIDDEN), ("w2", 1, HIDDEN, INTERMEDIATE)):
@@ -146,6 +153,12 @@ class Layer:
 
     def outputs(self, weights, create):
         options = LayerOptions(device=b"cpu", threads=1, max_tokens=TOKENS, defaults_only=1)
+        if self.activation_scales:
+            scales = (c_float * 2)(*self.activation_scales)
+            options.activation_scales = ctypes.addressof(scales)
+        if self.of_before:
+            options.struct_size = LayerOptions.activation_scales.offset
+            options.activation_scales = 8  # Is not looked at.
         layer = moetune.make_layer(self.spec, weights, options, create)
         hidden = (c_uint16 * (TOKENS * HIDDEN))(*(0x3F80 if i % 3 else 0xBF00 for i in range(TOKENS * HIDDEN)))
         logits = (c_float * (TOKENS * EXPERTS))(0.1, 0.5, 0.2, 0.9, 0.3, 0.7)
@@ -173,6 +186,24 @@ class Formats(unittest.TestCase):
             with self.subTest(format_):
                 self.check(Layer(format_, RELU2, bias=1, shared=2))
                 self.check(Layer(format_, bias=1, shared=1))
+
+    def test_activations_under_given_scales(self):
+        layer = Layer(FP8)
+        exact = values_of(layer.pointers())
+        layer.spec.activations = ACTIVATIONS_FP8
+        with self.assertRaisesRegex(Failed, "activation_scales"):
+            layer.pointers()
+        for scales, least, most in (((2**-4, 1), 1e-4, 0.05), ((2**-12, 1), 0.3, 2), ((2**-4, 2**-20), 0.3, 2)):
+            layer.activation_scales = scales
+            self.check(layer)
+            error = math.dist(values_of(layer.pointers()), exact) / math.hypot(*exact)
+            self.assertTrue(least < error < most, (scales, error))
+
+    def test_a_program_of_before_knows_no_scales(self):
+        layer = Layer(FP8)
+        expected = layer.pointers()
+        layer.of_before = True
+        self.assertEqual(layer.pointers(), expected)
 
     def test_unsigned_integers_stand_for_bits(self):
         layer = Layer(NVFP4)

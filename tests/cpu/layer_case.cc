@@ -76,7 +76,11 @@ const PanelWeights& LayerCase::packed() {
 }
 
 LayerInputs LayerCase::inputs(int64_t tokens, void* output) const {
-  return {tokens, hidden_.data(), ids_.data(), weights_.data(), output};
+  return {.tokens = tokens,
+          .hidden = hidden_.data(),
+          .ids = ids_.data(),
+          .weights = weights_.data(),
+          .output = output};
 }
 
 std::vector<std::vector<float>> LayerCase::reference(const std::vector<int64_t>& tokens) {

@@ -107,6 +107,32 @@ TEST_P(PackedRunnerTest, ActivationsAreRoundedByBlocks) {
     EXPECT_EQ(check(spec, DataKind::kRealistic, tokens), "") << tokens;
 }
 
+TEST_P(PackedRunnerTest, ActivationsAreRoundedUnderGivenScales) {
+  FusedMoeSpec spec = runner_spec(WeightFormat::kFp8);
+  spec.activations = ActivationFormat::kFp8;
+  FusedMoeSpec share = spec;
+  share.experts = 5;
+  share.ep = 2;
+  for (const int64_t tokens : {1, 5, 70}) {
+    EXPECT_EQ(check(spec, DataKind::kRealistic, tokens), "") << tokens;
+    EXPECT_EQ(check(share, DataKind::kRealistic, tokens), "") << tokens;
+  }
+}
+
+TEST_P(PackedRunnerTest, SaturatesUnderAGivenScale) {
+  const KernelTable& table = kernels(GetParam());
+  const std::vector<float> values = {0, 1, -1.06f, 3.4f, -895, 896, 1e6f, -1e30f};
+  std::vector<uint16_t> row(values.size()), rounded(values.size());
+  std::transform(values.begin(), values.end(), row.begin(), float_to_bf16);
+  float scale = 0;
+  table.round_row(row.data(), rounded.data(), &scale, 2.0f, static_cast<int64_t>(row.size()));
+  EXPECT_EQ(scale, 2.0f);
+  for (size_t i = 0; i < row.size(); ++i) {
+    const uint8_t code = float_to_e4m3(bf16_to_float(row[i]) / 2);
+    EXPECT_EQ(rounded[i], float_to_bf16(e4m3_to_float(code))) << values[i];
+  }
+}
+
 TEST_P(PackedRunnerTest, RoundsAsTheFormatSays) {
   // Every bf16 pattern that is a number, in rows whose last block is short.
   const KernelTable& table = kernels(GetParam());
@@ -118,7 +144,7 @@ TEST_P(PackedRunnerTest, RoundsAsTheFormatSays) {
       const uint32_t pattern = (first + 7 * static_cast<uint32_t>(i)) % 0x7F80;
       row[i] = static_cast<uint16_t>(pattern | (i % 3 == 0 ? 0x8000 : 0));
     }
-    table.round_row(row.data(), rounded.data(), scales.data(), kColumns);
+    table.round_row(row.data(), rounded.data(), scales.data(), 0, kColumns);
     for (size_t begin = 0; begin < kColumns; begin += 128) {
       const size_t count = std::min<size_t>(128, kColumns - begin);
       std::vector<float> values(count);

@@ -79,6 +79,10 @@ TEST(MmaSpace, SpecificationsBeyondTheFamilySayWhy) {
   const FusedMoeSpec spec = mma_spec(256, 256, 2048, 2, WeightFormat::kBf16);
   EXPECT_NE(why_unsupported(spec).find("2048"), std::string::npos);
   EXPECT_EQ(why_unsupported(mma_spec(256, 256, 8, 2, WeightFormat::kBf16)), "");
+  FusedMoeSpec rounded = mma_spec(256, 256, 8, 2, WeightFormat::kFp8);
+  EXPECT_EQ(why_unsupported(rounded), "");
+  rounded.activations = ActivationFormat::kFp8;
+  EXPECT_NE(why_unsupported(rounded).find("one scale"), std::string::npos);
 }
 
 TEST(MmaLayout, OddSizesAreRoundedUpInTheLayoutAlone) {

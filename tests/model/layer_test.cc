@@ -112,10 +112,17 @@ TEST(LayerSpec, SharedExpertsBecomeExpertsOfTheOperatorWhereTheyFit) {
   EXPECT_THAT(refusal(odd, {}).message, ::testing::HasSubstr("gate"));
 }
 
-TEST(LayerSpec, RoundedActivationsGoWithFp8BlocksAlone) {
+TEST(LayerSpec, RoundedActivationsGoWithWeightsOfTheirName) {
   const LayerChoices rounded{.weights = WeightFormat::kFp8Block,
                              .activations = ActivationFormat::kFp8Block};
   EXPECT_EQ(layer_spec(preset("glm-5"), rounded, {})->activations, ActivationFormat::kFp8Block);
+  const LayerChoices one_scale{.weights = WeightFormat::kFp8,
+                               .activations = ActivationFormat::kFp8};
+  EXPECT_EQ(layer_spec(preset("glm-5"), one_scale, {})->activations, ActivationFormat::kFp8);
+  LayerChoices crossed = one_scale;
+  crossed.weights = WeightFormat::kFp8Block;
+  EXPECT_THAT(layer_spec(preset("glm-5"), crossed, {}).error().message,
+              ::testing::HasSubstr("fp8 activations with fp8-block weights"));
   LayerChoices wrong = rounded;
   wrong.weights = WeightFormat::kNvfp4;
   EXPECT_THAT(layer_spec(preset("glm-5"), wrong, {}).error().message,

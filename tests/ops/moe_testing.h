@@ -150,9 +150,14 @@ inline float activate_f32(Activation activation, float gate, float up) {
   return 0;
 }
 
-/// To the activation format, block by block.
-inline void round_activations_f32(const FusedMoeSpec& spec, std::vector<float>& values) {
+/// To the activation format, block by block or under the given scale.
+inline void round_activations_f32(const FusedMoeSpec& spec, float given,
+                                  std::vector<float>& values) {
   if (spec.activations == ActivationFormat::kA16) return;
+  if (spec.activations == ActivationFormat::kFp8) {
+    for (float& value : values) value = e4m3_to_float(float_to_e4m3(value / given)) * given;
+    return;
+  }
   for (size_t first = 0; first < values.size(); first += 128) {
     const size_t last = std::min(first + 128, values.size());
     float largest = 0;
@@ -181,7 +186,7 @@ inline std::vector<float> run_kernel(const FusedMoeSpec& spec, WeightSource& sou
   for (size_t token = 0; token < static_cast<size_t>(inputs.routing.tokens); ++token) {
     std::transform(&inputs.hidden[token * hidden], &inputs.hidden[token * hidden] + hidden,
                    x.begin(), bf16_to_float);
-    round_activations_f32(spec, x);
+    round_activations_f32(spec, inputs.activation_scales[0], x);
     std::vector<std::pair<int64_t, float>> slots;
     for (size_t i = token * k; i < (token + 1) * k; ++i)
       slots.emplace_back(inputs.routing.ids[i], inputs.routing.weights[i]);
@@ -201,7 +206,7 @@ inline std::vector<float> run_kernel(const FusedMoeSpec& spec, WeightSource& sou
             activate_f32(spec.activation, spec.gated() ? w13_row(i) : 0.0f, w13_row(first_up + i));
         h[i] = round_to_bf16(options.weights_before_gemm2 ? value * weight : value);
       }
-      round_activations_f32(spec, h);
+      round_activations_f32(spec, inputs.activation_scales[1], h);
       for (size_t i = 0; i < hidden; ++i) {
         const float y = dot_f32(&w.w2[i * intermediate], h.data(), intermediate, options.lanes) +
                         (spec.bias ? w.w2_bias[i] : 0.0f);

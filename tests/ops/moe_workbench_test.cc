@@ -167,25 +167,27 @@ TEST(MoeWorkbench, ANonFiniteFirstOutputIsNeverWhatOthersAreComparedWith) {
   EXPECT_TRUE(bench.judge().ok);
 }
 
-FusedMoeSpec rounded_spec() {
+FusedMoeSpec rounded_spec(bool blocks = true) {
   FusedMoeSpec spec = small_spec();
-  spec.weights = WeightFormat::kFp8Block;
+  spec.weights = blocks ? WeightFormat::kFp8Block : WeightFormat::kFp8;
   spec.hidden = 256;
   spec.intermediate = 128;
-  spec.activations = ActivationFormat::kFp8Block;
+  spec.activations = blocks ? ActivationFormat::kFp8Block : ActivationFormat::kFp8;
   return spec;
 }
 
 // Gate and up in bf16 move values of h over to the next code of e4m3: too far for the definition.
 TEST(MoeWorkbench, RoundingsOfEnginesAreRightWhereTheyAreAcceptedAndNowhereElse) {
-  for (const Rounding rounding : {Rounding::kGateUp, Rounding::kGateUpActivated}) {
-    Bench strict(rounded_spec());
-    strict.set_output(rounding);
-    EXPECT_FALSE(strict.judge().ok);
-    Bench bench(rounded_spec(), DataKind::kRealistic, Scale::kFull, true);
-    EXPECT_TRUE(bench.judge().ok);
-    bench.set_output(rounding);
-    EXPECT_TRUE(bench.judge().ok) << bench.judge().reason;
+  for (const bool blocks : {true, false}) {
+    for (const Rounding rounding : {Rounding::kGateUp, Rounding::kGateUpActivated}) {
+      Bench strict(rounded_spec(blocks));
+      strict.set_output(rounding);
+      EXPECT_FALSE(strict.judge().ok);
+      Bench bench(rounded_spec(blocks), DataKind::kRealistic, Scale::kFull, true);
+      EXPECT_TRUE(bench.judge().ok);
+      bench.set_output(rounding);
+      EXPECT_TRUE(bench.judge().ok) << bench.judge().reason;
+    }
   }
 }
 

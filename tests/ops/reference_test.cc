@@ -146,6 +146,24 @@ TEST(Reference, ArgumentsThatDoNotFitAreNamed) {
               HasSubstr("'hidden' is missing"));
 }
 
+TEST(Reference, ScalesOfActivationsAreTwoPositiveNumbers) {
+  FusedMoeSpec spec = small_spec(WeightFormat::kFp8);
+  spec.activations = ActivationFormat::kFp8;
+  const auto source = make_random_weights(spec, DataKind::kRealistic, 3).value();
+  MoeInputs inputs =
+      make_inputs(spec, parse_workload("uniform").value(), 1, DataKind::kRealistic, 3, 0).value();
+  Tensors arguments = call_arguments(spec, inputs, nullptr);
+  EXPECT_TRUE(reference_row(spec, *source, arguments, 0).ok());
+  for (const float bad : {0.0f, -1.0f, INFINITY, NAN}) {
+    inputs.activation_scales[1] = bad;
+    EXPECT_THAT(reference_row(spec, *source, arguments, 0).error().message,
+                HasSubstr("both positive"));
+  }
+  std::erase_if(arguments, [](const Tensor& one) { return one.name == "activation_scales"; });
+  EXPECT_THAT(reference_row(spec, *source, arguments, 0).error().message,
+              HasSubstr("'activation_scales' is missing"));
+}
+
 // ---- Against a kernel that shares nothing with the reference but the definition ----
 
 Workload uniform() { return parse_workload("uniform").value(); }
@@ -172,6 +190,10 @@ std::vector<FusedMoeSpec> variety() {
       spec.intermediate = 150;
       spec.activations = ActivationFormat::kFp8Block;
       specs.push_back(spec);
+    }
+    if (format == WeightFormat::kFp8) {
+      specs.push_back(small_spec(format));
+      specs.back().activations = ActivationFormat::kFp8;
     }
     for (int64_t size : {2, 18, 34}) {  // Short last blocks, and rows shorter than a block.
       FusedMoeSpec spec = small_spec(format);

@@ -39,6 +39,11 @@ def block_values(codes, scales):
     return codes.double() * scales.double().repeat_interleave(BLOCK, 1).repeat_interleave(BLOCK, 2)
 
 
+def scaled(values, scale):
+    """The nearest e4m3 codes of values / scale, which saturate."""
+    return (values.float() / scale).clamp(-448, 448).to(torch.float8_e4m3fn)
+
+
 def made_call(moe, tokens):
     """(arguments, weights, the right output in f64)."""
     chance = torch.Generator().manual_seed(tokens)
@@ -58,19 +63,27 @@ def made_call(moe, tokens):
     if moe.weights == "bf16":
         weights = {"w13": w13.bfloat16(), "w2": w2.bfloat16()}
         return arguments, weights, layer(arguments, weights["w13"].double(), weights["w2"].double())
+    if moe.weights == "fp8":
+        given = arguments["activation_scales"] = torch.tensor([2.0**-5, 2.0**-4])
+        s13, s2 = (values.abs().amax((1, 2)) / 448 for values in (w13, w2))
+        c13, c2 = scaled(w13, s13[:, None, None]), scaled(w2, s2[:, None, None])
+        weights = {"w13": c13, "w13_global": s13[:, None].repeat(1, 2), "w2": c2, "w2_global": s2[:, None]}
+        values = (codes.double() * scales.double()[:, None, None] for codes, scales in ((c13, s13), (c2, s2)))
+        formats = (lambda each, scale=scale: scaled(each, scale).double() * scale for scale in given.tolist())
+        return arguments, weights, layer(arguments, *values, *formats)
     (c13, s13), (c2, s2) = block_weights(w13), block_weights(w2)
     weights = {"w13": c13, "w13_scales": s13, "w2": c2, "w2_scales": s2}
-    return arguments, weights, layer(arguments, block_values(c13, s13), block_values(c2, s2), rounded)
+    return arguments, weights, layer(arguments, block_values(c13, s13), block_values(c2, s2), rounded, rounded)
 
 
-def layer(call, w13, w2, activation_format=torch.Tensor.double):
+def layer(call, w13, w2, x_format=torch.Tensor.double, h_format=torch.Tensor.double):
     """The output in f64, of weights in f64."""
-    x = activation_format(call["hidden"])
+    x = x_format(call["hidden"])
     result = torch.zeros(x.shape, dtype=torch.double)
     for token, (ids, scales) in enumerate(zip(call["topk_ids"].tolist(), call["topk_weights"].double())):
         for expert, scale in zip(ids, scales):
             gate, up = (w13[expert] @ x[token]).chunk(2)
-            inner = activation_format((gate * torch.sigmoid(gate) * up).bfloat16())
+            inner = h_format((gate * torch.sigmoid(gate) * up).bfloat16())
             result[token] += scale * (w2[expert] @ inner)
     return result
 

@@ -18,6 +18,7 @@ try:
     import interpreter
     import definition
     from moetune.host import MoeProblem, moe_ops
+    from moetune.host.errors import Unsupported
     from moetune.host.torch_device import TorchDevice
 except ImportError as error:
     if __name__ == "__main__":
@@ -27,6 +28,7 @@ except ImportError as error:
 
 interpreter.correct()
 moe_ops.quantise_groups = lambda values, group: definition.quantised(values)
+moe_ops.quantise_given = lambda values, scale: (definition.scaled(values, scale), scale)
 
 
 class SmallKernels(unittest.TestCase):
@@ -85,6 +87,15 @@ class Layers(unittest.TestCase):
         (runner,) = module.make_runners(definition.problem(256, 128, 8, 2, **blocks), device)
         # A value of h on the other side of a rounding boundary is off by an eighth.
         self.compare(runner, 8e-2, **changes)
+        whole = {"weights": "fp8", "activations": "fp8"}
+        (runner,) = module.make_runners(definition.problem(200, 72, 8, 2, **whole), device)
+        self.compare(runner, 8e-2, **changes)
+        _, weights, _ = definition.made_call(runner.moe, 1)
+        weights["w13_global"][1, 1] *= 2
+        with self.assertRaisesRegex(Unsupported, "scales of their own"):
+            runner.pack(weights)
+        with self.assertRaisesRegex(Unsupported, "rounded to e4m3"):
+            module.make_runners(definition.problem(256, 128, 8, 2, weights="fp8"), device)
 
     def test_vllm(self):
         self.engine("vllm")

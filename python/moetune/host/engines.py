@@ -102,20 +102,30 @@ def load(package, root, version, layouts, tables, known):
 
 def formats(moe):
     """The engine's name of a problem's number formats, and the keyword arguments that say so."""
-    if moe.weights == "fp8":
-        raise Unsupported(
-            "engines run fp8 weights with one scale on activations rounded to e4m3, and the operator has bf16 ones: "
-            "the result would be off by 4.7 per cent",
-            "fp8-block weights with fp8-block activations can be compared, and bf16",
-        )
-    require(moe.require(weights=("bf16", "fp8-block")))
+    require(moe.require(weights=("bf16", "fp8", "fp8-block")))
     if moe.weights == "bf16":
         require(moe.require(activations="a16"))
         return None, {}
-    require(moe.require(activations="fp8-block"))
+    if moe.activations != moe.weights:
+        raise Unsupported(
+            f"engines run {moe.weights} weights on activations rounded to e4m3, and the problem's are {moe.activations}",
+            f"--weights {moe.weights} --activations {moe.weights}",
+        )
+    if moe.weights == "fp8":
+        return "fp8_w8a8", {"use_fp8_w8a8": True}
     ragged = moe.hidden % BLOCK or moe.intermediate % BLOCK
     require(f"hidden and intermediate must be multiples of {BLOCK} for fp8-block weights" if ragged else "")
     return "fp8_w8a8", {"use_fp8_w8a8": True, "block_shape": [BLOCK, BLOCK]}
+
+
+def one_scale(scales):
+    """[E] of the w13_global [E, 2]: an engine's kernel takes one scale for gate and up of an expert."""
+    if not torch.equal(scales[:, 0], scales[:, 1]):
+        raise Unsupported(
+            "gate and up have scales of their own in some expert, and engines take one for both",
+            "engines bring both to the larger scale when they load such a checkpoint, which changes its weights",
+        )
+    return scales[:, 0].contiguous()
 
 
 def accepted(function, optional, needed):
@@ -181,7 +191,7 @@ class EngineMoe(Runner):
 
     def excluded(self, tactic, tokens):
         rows, columns, depth = (tactic[f"BLOCK_SIZE_{letter}"] for letter in "MNK")
-        if self.format and depth > BLOCK:
+        if self.moe.weights == "fp8-block" and depth > BLOCK:
             return f"a step may not be deeper than a block of scales, {BLOCK}"
         if rows > 16 and rows >= 2 * tokens:
             return "more rows than an expert can have"
@@ -203,8 +213,12 @@ class EngineMoe(Runner):
         return min(pairs, pairs // rows + self.moe.experts)
 
     def pack(self, weights):
-        names = ("w13", "w2") + (("w13_scales", "w2_scales") if self.format else ())
-        return {name: weights[name] for name in names}
+        packed = {name: weights[name] for name in ("w13", "w2")}
+        if self.moe.weights == "fp8-block":
+            packed.update(w13_scales=weights["w13_scales"], w2_scales=weights["w2_scales"])
+        elif self.moe.weights == "fp8":
+            packed.update(w13_scales=one_scale(weights["w13_global"]), w2_scales=weights["w2_global"].reshape(-1))
+        return packed
 
     def selected(self, arguments):
         self._tokens = arguments.tokens
@@ -221,6 +235,8 @@ class EngineMoe(Runner):
     def launch(self, config, call, weights):
         """One call of the engine's function with a configuration."""
         scales = {"w1_scale": weights["w13_scales"], "w2_scale": weights["w2_scales"]} if self.format else {}
+        if self.moe.activations == "fp8":
+            scales.update(a1_scale=call["activation_scales"][:1], a2_scale=call["activation_scales"][1:])
         with self.engine.override_config(config):
             return self.engine.fused_experts(
                 call["hidden"], weights["w13"], weights["w2"], call["topk_weights"], call["topk_ids"],
@@ -281,14 +297,16 @@ def compiler_of(runner, kernels):
 
     def compile_one(text):
         job = json.loads(text)
-        call, weights = _meta_arguments(runner.moe, job["tokens"], bool(runner.format))
+        call, weights = _meta_arguments(runner.moe, job["tokens"])
         config = {**runner.config(job["tokens"]), **job["tactic"]}
         runner.launch(config, call, weights)
 
     return compile_one
 
 
-def _meta_arguments(moe, tokens, blocks):
+def _meta_arguments(moe, tokens):
+    """A call's, and the weights as pack() returns them."""
+
     def empty(dtype, *shape):
         return torch.empty(shape, dtype=dtype, device="meta")
 
@@ -297,10 +315,14 @@ def _meta_arguments(moe, tokens, blocks):
         "topk_ids": empty(torch.int32, tokens, moe.top_k),
         "topk_weights": empty(torch.float32, tokens, moe.top_k),
     }
-    held = torch.float8_e4m3fn if blocks else torch.bfloat16
+    held = torch.bfloat16 if moe.weights == "bf16" else torch.float8_e4m3fn
     rows, depth = 2 * moe.intermediate, moe.hidden
     weights = {"w13": empty(held, moe.experts, rows, depth), "w2": empty(held, moe.experts, depth, rows // 2)}
-    if blocks:
+    if moe.weights == "fp8":
+        call["activation_scales"] = empty(torch.float32, 2)
+        weights["w13_scales"] = empty(torch.float32, moe.experts)
+        weights["w2_scales"] = empty(torch.float32, moe.experts)
+    elif moe.weights == "fp8-block":
         weights["w13_scales"] = empty(torch.float32, moe.experts, rows // BLOCK, depth // BLOCK)
         weights["w2_scales"] = empty(torch.float32, moe.experts, depth // BLOCK, rows // 2 // BLOCK)
     return call, weights

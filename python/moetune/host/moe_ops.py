@@ -129,6 +129,28 @@ def empty_groups(values, group):
     return codes, scales
 
 
+@triton.jit
+def _scale_kernel(codes, scale, values, count, BLOCK: tl.constexpr, LARGEST: tl.constexpr):
+    at = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+    inside = at < count
+    value = tl.load(values + at, mask=inside).to(tl.float32) / tl.load(scale)
+    code = tl.minimum(tl.maximum(value, -LARGEST), LARGEST)
+    tl.store(codes + at, code.to(codes.dtype.element_ty), mask=inside)
+
+
+def quantise_given(values, scale):
+    """(e4m3 codes of values / scale, scale): one scale [1] for all, beyond 448 of which codes saturate."""
+    codes, _ = empty_given(values, scale)
+    count = values.numel()
+    _scale_kernel[(triton.cdiv(count, 1024),)](codes, scale, values.contiguous(), count, BLOCK=1024, LARGEST=E4M3_MAX)
+    return codes, scale
+
+
+def empty_given(values, scale):
+    """Where quantise_given() puts its results."""
+    return torch.empty(values.shape, dtype=torch.float8_e4m3fn, device=values.device), scale
+
+
 def ignore(*args, **kwargs):
     """In place of what is not to be done."""
 
@@ -138,3 +160,4 @@ class DryOps:
 
     align_blocks = silu_and_mul = sum_slots = staticmethod(ignore)
     quantise_groups = staticmethod(empty_groups)
+    quantise_given = staticmethod(empty_given)

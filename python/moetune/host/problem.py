@@ -38,7 +38,7 @@ class MoeProblem:
     experts: int  # Routed ones on this rank.
     top_k: int
     weights: str  # bf16, fp16, fp8, fp8-block, nvfp4, mxfp4
-    activations: str  # a16, fp8-block
+    activations: str  # a16, fp8-block, fp8
     activation: str  # swiglu, swiglu-clamped, relu2
     output: str  # bf16, f32
     global_experts: int

@@ -64,6 +64,9 @@ def stand_ins(arch, ops):
     def quantise(values, group, *unused, **options):
         return ops.quantise_groups(values, group)
 
+    def quantise_whole(values, scale, *unused, **options):
+        return ops.quantise_given(values, scale)
+
     utils = {
         "is_cuda": lambda: True,
         "is_sm90_supported": lambda device=None: arch == 90,
@@ -72,7 +75,8 @@ def stand_ins(arch, ops):
         "*": Nothing(),
     }
     compiled = {"moe_align_block_size": align, "silu_and_mul": silu_and_mul, "moe_sum_reduce": sum_slots}
-    fp8 = {"sglang_per_token_group_quant_fp8": quantise, "per_token_group_quant_fp8": quantise}
+    fp8 = {name: quantise for name in ("sglang_per_token_group_quant_fp8", "per_token_group_quant_fp8")}
+    fp8["scaled_fp8_quant"] = quantise_whole
     groups = {"per_token_group_quant": lambda values, group_size, **options: quantise(values, group_size)}
     activations = {"silu_and_mul": silu_and_mul}
     pdl = {"is_arch_support_pdl": lambda: arch >= 90}

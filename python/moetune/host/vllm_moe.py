@@ -63,6 +63,9 @@ def stand_ins(arch, ops):
     def quantise(values, group, *unused, **options):
         return ops.quantise_groups(values, group)
 
+    def quantise_whole(values, scale, *unused, **options):
+        return ops.quantise_given(values, scale)
+
     # Activations are taken from PyTorch's registry, which forgets what nobody holds.
     library = torch.library.Library("_C", "FRAGMENT")
     library.define("silu_and_mul(Tensor(a!) out, Tensor input) -> ()")
@@ -82,7 +85,7 @@ def stand_ins(arch, ops):
     registering = {"direct_register_custom_op": moe_ops.ignore, "is_torch_equal_or_newer": lambda version: True}
     return {
         "vllm.envs": {**SETTINGS, "*": Nothing()},
-        "vllm._custom_ops": {"moe_align_block_size": align, "moe_sum": ops.sum_slots},
+        "vllm._custom_ops": {"moe_align_block_size": align, "moe_sum": ops.sum_slots, "scaled_fp8_quant": quantise_whole},
         "vllm.logger": {"init_logger": lambda name: Nothing()},
         "vllm.platforms": {"current_platform": _Platform(arch)},
         "vllm.triton_utils": {"tl": triton.language, "triton": triton},

@@ -128,9 +128,10 @@ struct KernelTable {
   // y[rows[t]·stride + 0..31] = c[t][0..31] · scale + bias
   void (*store)(const float* c, int tokens, float scale, const float* bias, const int32_t* rows,
                 float* y, int64_t stride);
-  // Rounds bf16 values to e4m3 under a scale of each 128 (amax / 448, or 1): value = code · scale.
-  // Codes are bf16, which holds them exactly; `codes` may be `in`.
-  void (*round_row)(const uint16_t* in, uint16_t* codes, float* scales, int64_t columns);
+  // Rounds bf16 values to e4m3 under a scale of each 128: value = code · scale. That is `given`, or
+  // where it is 0 amax / 448, or 1. Codes are bf16, which holds them exactly; `codes` may be `in`.
+  void (*round_row)(const uint16_t* in, uint16_t* codes, float* scales, float given,
+                    int64_t columns);
   // out[0..columns) = sum over slots of weights[slot] · y[slot][0..columns), in the order of slots,
   // but those with an id of -1; as bf16 or f32.
   void (*combine_bf16)(const CombineArgs* args, uint16_t* out);

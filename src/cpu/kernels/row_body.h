@@ -252,7 +252,7 @@ inline Floats load_bf16(const uint16_t* p) {
   return reinterpret_cast<Floats>(__builtin_convertvector(halves, Words) << 16);
 }
 
-inline float round_block(const uint16_t* in, uint16_t* codes) {
+inline float scale_of_block(const uint16_t* in) {
   Floats largest = all(0.f);
   for (int i = 0; i < kRoundBlock; i += kLanes) {
     const Floats magnitude =
@@ -261,7 +261,11 @@ inline float round_block(const uint16_t* in, uint16_t* codes) {
   }
   float amax = 0;
   for (int lane = 0; lane < kLanes; ++lane) amax = amax > largest[lane] ? amax : largest[lane];
-  const float scale = amax == 0 ? 1 : amax / 448;
+  return amax == 0 ? 1 : amax / 448;
+}
+
+inline float round_block(const uint16_t* in, float given, uint16_t* codes) {
+  const float scale = given == 0 ? scale_of_block(in) : given;
   for (int i = 0; i < kRoundBlock; i += kLanes) {
     const Halves h = to_bf16(round_to_e4m3(load_bf16(in + i) / scale));
     __builtin_memcpy(codes + i, &h, sizeof(h));
@@ -269,15 +273,15 @@ inline float round_block(const uint16_t* in, uint16_t* codes) {
   return scale;
 }
 
-void round_row(const uint16_t* in, uint16_t* codes, float* scales, int64_t columns) {
+void round_row(const uint16_t* in, uint16_t* codes, float* scales, float given, int64_t columns) {
   int64_t first = 0;
   for (; first + kRoundBlock <= columns; first += kRoundBlock)
-    *scales++ = round_block(in + first, codes + first);
+    *scales++ = round_block(in + first, given, codes + first);
   if (first == columns) return;
   uint16_t padded[kRoundBlock] = {};
   const auto bytes = static_cast<size_t>(columns - first) * sizeof(padded[0]);
   __builtin_memcpy(padded, in + first, bytes);
-  *scales = round_block(padded, padded);
+  *scales = round_block(padded, given, padded);
   __builtin_memcpy(codes + first, padded, bytes);
 }
 

@@ -65,6 +65,8 @@ WeightLayout weight_layout(const FusedMoeSpec& spec) {
 }
 
 std::string why_unsupported(const FusedMoeSpec& spec) {
+  if (spec.activations == ActivationFormat::kFp8)
+    return "cuda.mma rounds no activations under one scale: fp8 weights run with a16";
   if (std::max(spec.global_experts, spec.held_experts()) > kMostExperts) {
     return fmt::format("cuda.mma routes among {} experts at the most, not {}", kMostExperts,
                        std::max(spec.global_experts, spec.held_experts()));

@@ -110,7 +110,7 @@ Result<std::unique_ptr<TunableRunner>> make_mma_runner(const FusedMoeSpec& spec,
   MOETUNE_RETURN_IF_ERROR(validate(spec));
   if (std::string reason = why_unsupported(spec); !reason.empty()) {
     return Error{ErrorCode::kUnsupported, std::move(reason),
-                 "use another device, or another weight format"};
+                 "use another device, or other number formats"};
   }
   if (context->architecture().sm() < kOldestArchitecture) {
     return Error{ErrorCode::kUnsupported,

@@ -9,6 +9,7 @@
 #include "base/bf16.h"
 #include "base/parallel.h"
 #include "base/status_macros.h"
+#include "ops/moe/format.h"
 #include "ops/moe/streams.h"
 
 namespace moetune {
@@ -70,6 +71,11 @@ Result<MoeArguments> view_arguments(const FusedMoeSpec& spec, const Tensors& arg
     MOETUNE_RETURN_IF_ERROR(view(arguments, "first_expert", DataType::kI32, {1}, first));
     args.first_expert = *first;
   }
+  if (spec.activations == ActivationFormat::kFp8) {
+    MOETUNE_RETURN_IF_ERROR(
+        view(arguments, "activation_scales", DataType::kF32, {2}, args.activation_scales));
+    MOETUNE_RETURN_IF_ERROR(check_activation_scales(std::span(args.activation_scales, 2)));
+  }
   return args;
 }
 
@@ -83,7 +89,10 @@ Result<MoeInputs> make_inputs(const FusedMoeSpec& spec, const Workload& workload
         fmt::format("fused_moe: no inputs for {} tokens with experts {} to {} of {}", tokens,
                     first_expert, first_expert + spec.experts - 1, spec.global_experts)};
   }
-  MoeInputs inputs{.first_expert = static_cast<int32_t>(first_expert)};
+  // Standard normal x; h of the order of 1, with more in its tail.
+  constexpr std::array<float, 2> kActivationScales = {0x1p-5f, 0x1p-4f};
+  MoeInputs inputs{.first_expert = static_cast<int32_t>(first_expert),
+                   .activation_scales = kActivationScales};
   MOETUNE_ASSIGN_OR_RETURN(inputs.routing,
                            make_routing(spec, workload, tokens, seed, sample, threads));
   inputs.hidden.resize(static_cast<size_t>(tokens * spec.hidden));
@@ -121,6 +130,9 @@ Tensors call_arguments(const FusedMoeSpec& spec, MoeInputs& inputs, void* output
       tensors.push_back(
           {"router_bias", DataType::kF32, {spec.global_experts}, routing.router_bias.data()});
     }
+  }
+  if (spec.activations == ActivationFormat::kFp8) {
+    tensors.push_back({"activation_scales", DataType::kF32, {2}, inputs.activation_scales.data()});
   }
   if (spec.ep > 1) tensors.push_back({"first_expert", DataType::kI32, {1}, &inputs.first_expert});
   tensors.push_back({"output", spec.output, {tokens, spec.hidden}, output});

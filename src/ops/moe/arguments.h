@@ -2,6 +2,7 @@
 // random ones to measure and verify with.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <vector>
 
@@ -23,6 +24,7 @@ struct MoeArguments {
   const int32_t* topk_ids = nullptr;
   const float* topk_weights = nullptr;
   int64_t first_expert = 0;
+  const float* activation_scales = nullptr;  ///< [2]
 };
 
 /// kInvalidArgument, naming the tensor, where an input is missing or has another type or shape than
@@ -34,9 +36,11 @@ struct MoeInputs {
   std::vector<uint16_t> hidden;  ///< [tokens, spec.hidden] bf16
   Routing routing;
   int32_t first_expert = 0;
+  std::array<float, 2> activation_scales = {};  ///< Of x and of h.
 };
 
-/// Random inputs that follow from the arguments alone, on every machine. Hidden states are standard
+/// Random inputs that follow from the arguments alone, on every machine; scales of activations are
+/// constants that hold what such inputs and random weights bring. Hidden states are standard
 /// normal (kRealistic), or 1 and -1 (kExact, whose routing weights are 1/2 and 1 and count with
 /// given_routing only). Errors are make_routing()'s, and kInvalidArgument for a specification that
 /// is not valid, a negative number of tokens, or experts that reach beyond the last global one. The

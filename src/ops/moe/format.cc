@@ -1,5 +1,11 @@
 #include "ops/moe/format.h"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cmath>
+
 #include "base/integers.h"
 
 namespace moetune {
@@ -46,6 +52,15 @@ FormatParts format_parts(WeightFormat format) {
 
 int64_t row_bytes(WeightFormat format, int64_t k) {
   return ceil_div(k * bits_per_value(format_parts(format).values), 8);
+}
+
+Status check_activation_scales(std::span<const float> scales) {
+  const auto is_good = [](float scale) { return std::isfinite(scale) && scale > 0; };
+  if (scales.size() == 2 && std::all_of(scales.begin(), scales.end(), is_good)) return {};
+  return Error{ErrorCode::kInvalidArgument,
+               fmt::format("activation_scales are [{}]: fp8 activations take two, of x and of h, "
+                           "both positive",
+                           fmt::join(scales, ", "))};
 }
 
 Tensors expert_tensors(const FusedMoeSpec& spec) {

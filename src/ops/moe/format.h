@@ -4,8 +4,10 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 
 #include "moetune/moe_spec.h"
+#include "moetune/result.h"
 #include "moetune/tensor.h"
 
 namespace moetune {
@@ -23,7 +25,12 @@ FormatParts format_parts(WeightFormat format);
 /// Bytes of one row of `k` values, without scales.
 int64_t row_bytes(WeightFormat format, int64_t k);
 
-/// Whether activations are rounded to codes with scales, and how many scales a row of `k` has.
+/// Scales of fp8 activations, of x and of h: kInvalidArgument unless there are two, both positive
+/// and finite.
+Status check_activation_scales(std::span<const float> scales);
+
+/// Whether activations are rounded to codes with scales, and how many scales a row of `k` has
+/// beside its codes; where one is given for all, each of them is that.
 inline bool rounds_activations(const FusedMoeSpec& spec) {
   return spec.activations != ActivationFormat::kA16;
 }

@@ -253,11 +253,13 @@ class RandomWeights final : public WeightSource {
                       : distribution.scales,
                   out);
     }
-    // Gate's and up's always differ, so that a kernel which takes the wrong one shows.
+    // Gate's and up's differ, so that a kernel which takes the wrong one shows; not where kernels
+    // that round activations under one scale are to run, which take one for both.
     if (const Tensor* factors = tensor(names.global)) {
+      const float up = spec_.activations == ActivationFormat::kFp8 ? 1.0f : 1.25f;
       factors->as<float>()[global] = kind_ == DataKind::kExact
                                          ? std::ldexp(1.0f, -shift)
-                                         : distribution.global * (part == kUp ? 1.25f : 1.0f);
+                                         : distribution.global * (part == kUp ? up : 1.0f);
     }
   }
 

@@ -156,9 +156,14 @@ std::vector<std::vector<double>> multiply(const Matrix& matrix,
   return products;
 }
 
-// Rounds to the activation format.
-void round_activations(ActivationFormat format, std::vector<double>& values) {
+// Rounds to the activation format; `given`: the scale of fp8.
+void round_activations(ActivationFormat format, float given, std::vector<double>& values) {
   if (format == ActivationFormat::kA16) return;
+  if (format == ActivationFormat::kFp8) {
+    for (double& value : values)
+      value = e4m3_to_float(float_to_e4m3(static_cast<float>(value) / given)) * double{given};
+    return;
+  }
   const std::vector<float> plain(values.begin(), values.end());
   std::vector<uint8_t> codes(plain.size());
   for (size_t first = 0; first < plain.size(); first += kFp8Block) {
@@ -172,7 +177,7 @@ void round_activations(ActivationFormat format, std::vector<double>& values) {
 std::vector<std::vector<double>> expert_outputs(const FusedMoeSpec& spec,
                                                 const ExpertWeights& expert,
                                                 const std::vector<std::vector<double>>& xs,
-                                                int threads, Rounding rounding) {
+                                                float h_scale, int threads, Rounding rounding) {
   const auto intermediate = static_cast<size_t>(spec.intermediate);
   const size_t first_up = spec.gated() ? intermediate : 0;
   const auto bias = [](const float* values, size_t row) {
@@ -189,7 +194,7 @@ std::vector<std::vector<double>> expert_outputs(const FusedMoeSpec& spec,
       h[i] = bf16(activate(spec.activation, gate, up, rounding));
     }
     h.resize(intermediate);
-    round_activations(spec.activations, h);
+    round_activations(spec.activations, h_scale, h);
   }
   std::vector<std::vector<double>> ys = multiply(
       {spec.weights, spec.hidden, spec.intermediate, spec.hidden, expert.w2, expert.w2_scales}, hs,
@@ -223,11 +228,16 @@ struct Share {
   std::vector<double> y;
 };
 
+// 0: of x, 1: of h.
+float activation_scale(const MoeArguments& args, size_t which) {
+  return args.activation_scales == nullptr ? 1 : args.activation_scales[which];
+}
+
 std::vector<double> hidden_of(const FusedMoeSpec& spec, const MoeArguments& args, int64_t token) {
   std::vector<double> x(static_cast<size_t>(spec.hidden));
   for (size_t i = 0; i < x.size(); ++i)
     x[i] = bf16_to_float(args.hidden[static_cast<size_t>(token * spec.hidden) + i]);
-  round_activations(spec.activations, x);
+  round_activations(spec.activations, activation_scale(args, 0), x);
   return x;
 }
 
@@ -241,7 +251,8 @@ Status compute_shares(const FusedMoeSpec& spec, WeightSource& weights, const Moe
     MOETUNE_ASSIGN_OR_RETURN(const ExpertWeights view, view_expert(spec, chunk));
     std::vector<std::vector<double>> xs;
     for (size_t member : members) xs.push_back(hidden_of(spec, args, tokens[shares[member].row]));
-    std::vector<std::vector<double>> ys = expert_outputs(spec, view, xs, threads, rounding);
+    std::vector<std::vector<double>> ys =
+        expert_outputs(spec, view, xs, activation_scale(args, 1), threads, rounding);
     for (size_t i = 0; i < members.size(); ++i) shares[members[i]].y = std::move(ys[i]);
   }
   return {};

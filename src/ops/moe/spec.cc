@@ -21,8 +21,9 @@ constexpr Names<WeightFormat, 6> kWeightFormats{{{WeightFormat::kBf16, "bf16"},
                                                  {WeightFormat::kFp8Block, "fp8-block"},
                                                  {WeightFormat::kNvfp4, "nvfp4"},
                                                  {WeightFormat::kMxfp4, "mxfp4"}}};
-constexpr Names<ActivationFormat, 2> kActivationFormats{
-    {{ActivationFormat::kA16, "a16"}, {ActivationFormat::kFp8Block, "fp8-block"}}};
+constexpr Names<ActivationFormat, 3> kActivationFormats{{{ActivationFormat::kA16, "a16"},
+                                                         {ActivationFormat::kFp8Block, "fp8-block"},
+                                                         {ActivationFormat::kFp8, "fp8"}}};
 constexpr Names<Activation, 4> kActivations{{{Activation::kSwiGlu, "swiglu"},
                                              {Activation::kSwiGluClamped, "swiglu-clamped"},
                                              {Activation::kRelu2, "relu2"},
@@ -126,9 +127,14 @@ int64_t matrix_bytes(WeightFormat format, int64_t rows, int64_t k) {
 Status validate(const FusedMoeSpec& spec) {
   MOETUNE_RETURN_IF_ERROR(check_sizes(spec));
   MOETUNE_RETURN_IF_ERROR(check_router(spec));
-  if (spec.activations == ActivationFormat::kFp8Block && spec.weights != WeightFormat::kFp8Block) {
-    return invalid(fmt::format("fp8-block activations with {} weights", to_string(spec.weights)),
-                   "they go with fp8-block weights; others take a16");
+  const bool fits =
+      spec.activations == ActivationFormat::kA16 ||
+      (spec.activations == ActivationFormat::kFp8Block ? spec.weights == WeightFormat::kFp8Block
+                                                       : spec.weights == WeightFormat::kFp8);
+  if (!fits) {
+    return invalid(fmt::format("{} activations with {} weights", to_string(spec.activations),
+                               to_string(spec.weights)),
+                   "they go with weights of the same name; others take a16");
   }
   if (spec.output != DataType::kBf16 && spec.output != DataType::kF32) {
     return invalid(fmt::format("output type {} is neither bf16 nor f32", to_string(spec.output)));
