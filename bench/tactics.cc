@@ -200,7 +200,8 @@ int main(int argc, char** argv) {
   app.add_option("--model", options.model);
   app.add_option("--weights", options.weights)
       ->check(CLI::IsMember({"bf16", "fp16", "fp8", "fp8-block", "nvfp4", "mxfp4"}));
-  app.add_option("--activations", options.activations)->check(CLI::IsMember({"a16", "fp8-block"}));
+  app.add_option("--activations", options.activations)
+      ->check(CLI::IsMember({"a16", "fp8-block", "fp8"}));
   app.add_option("--host", options.host);
   app.add_option("--tp", options.tp);
   app.add_option("--device", options.device);

@@ -96,7 +96,7 @@ enum {
 enum {
   MOETUNE_ACTIVATIONS_BF16 = 0,
   MOETUNE_ACTIVATIONS_FP8_BLOCK = 1, /* with MOETUNE_FP8_BLOCK weights only */
-  MOETUNE_ACTIVATIONS_FP8 = 2        /* with MOETUNE_FP8 weights only, under given scales */
+  MOETUNE_ACTIVATIONS_FP8 = 2 /* with MOETUNE_FP8 weights only, under given scales; on CPUs */
 };
 /* moetune_spec.output */
 enum { MOETUNE_OUTPUT_BF16 = 0, MOETUNE_OUTPUT_F32 = 1 };
@@ -249,8 +249,8 @@ typedef struct moetune_layer moetune_layer;
 /* Packs the weights, which are free to go afterwards, and compiles every kernel that the plan can
  * choose, so that no run waits. `options` may be NULL. Errors: MOETUNE_INVALID_ARGUMENT for
  * arguments that do not fit each other, naming expert and part; MOETUNE_NOT_FOUND and MOETUNE_PARSE
- * for `config`; MOETUNE_UNSUPPORTED for a device that is not there, or a configuration of another
- * one; MOETUNE_OUT_OF_MEMORY; MOETUNE_COMPILE. */
+ * for `config`; MOETUNE_UNSUPPORTED for a device that is not there or has no kernels for the number
+ * formats, or a configuration of another device; MOETUNE_OUT_OF_MEMORY; MOETUNE_COMPILE. */
 MOETUNE_API moetune_status moetune_layer_create(const moetune_spec* spec,
                                                 const moetune_weights* weights,
                                                 const moetune_layer_options* options,
@@ -263,7 +263,8 @@ MOETUNE_API moetune_status moetune_layer_create_dl(const moetune_spec* spec,
                                                    moetune_layer** layer);
 /* Layer number `index` (from 0, dense ones counted) of a model's folder with safetensors, as
  * `rank` (0 <= rank < tp * ep of `spec`) holds it. `spec` is moetune_spec_from_model()'s of that
- * model and rank. first_expert and, unless given, router_bias come from there too. */
+ * model and rank. first_expert and, unless given, router_bias come from there too;
+ * activation_scales do not. */
 MOETUNE_API moetune_status moetune_layer_create_from_checkpoint(
     const moetune_spec* spec, const char* model, int64_t index, int32_t rank,
     const moetune_layer_options* options, moetune_layer** layer);

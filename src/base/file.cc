@@ -186,7 +186,7 @@ int lock_byte(const Descriptor& file, short type, off_t byte) {
 }
 
 // Whether this open file now has the byte. Such locks belong to the open file and end with it.
-Result<bool> has_taken(const Descriptor& file, const std::string& path, off_t byte) {
+Result<bool> try_take(const Descriptor& file, const std::string& path, off_t byte) {
   while (lock_byte(file, F_WRLCK, byte) != 0) {
     if (errno == EAGAIN || errno == EACCES) return false;
     if (errno != EINTR) return io_error("lock", path, errno);
@@ -194,30 +194,33 @@ Result<bool> has_taken(const Descriptor& file, const std::string& path, off_t by
   return true;
 }
 
+// Asking again and again, instead of waiting in the kernel, keeps a stopped process from stopping
+// this one too.
+Result<bool> take_until(const Descriptor& file, const std::string& path, off_t byte,
+                        std::chrono::steady_clock::time_point deadline) {
+  constexpr std::chrono::milliseconds kPause{5};
+  while (true) {
+    MOETUNE_ASSIGN_OR_RETURN(const bool taken, try_take(file, path, byte));
+    if (taken || std::chrono::steady_clock::now() >= deadline) return taken;
+    std::this_thread::sleep_for(kPause);
+  }
+}
+
 }  // namespace
 
 Result<FileLock> FileLock::acquire(const std::string& path, std::chrono::milliseconds patience) {
-  constexpr std::chrono::milliseconds kPause{5};
   Descriptor file(open_retrying(path, O_RDWR | O_CREAT, 0644));
   if (!file.ok()) return io_error("open the lock", path, errno);
-  const auto deadline = std::chrono::steady_clock::now() + patience;
-  // Asking again and again, instead of waiting in the kernel, keeps a stopped process from stopping
-  // this one too.
-  for (const off_t byte : {kTurnByte, kLockByte}) {
-    while (true) {
-      MOETUNE_ASSIGN_OR_RETURN(const bool taken, has_taken(file, path, byte));
-      if (taken) break;
-      if (std::chrono::steady_clock::now() >= deadline) {
-        return Error{
-            ErrorCode::kDeadline,
-            fmt::format("other processes hold {} for more than {} ms", path, patience.count()),
-            "end them or try again later"};
-      }
-      std::this_thread::sleep_for(kPause);
-    }
-  }
+  const auto start = std::chrono::steady_clock::now();
+  // Who has the turn may be stopped: whoever has waited for it long enough goes without.
+  MOETUNE_ASSIGN_OR_RETURN([[maybe_unused]] const bool has_turn,
+                           take_until(file, path, kTurnByte, start + patience / 2));
+  MOETUNE_ASSIGN_OR_RETURN(const bool taken, take_until(file, path, kLockByte, start + patience));
   lock_byte(file, F_UNLCK, kTurnByte);
-  return FileLock(file.release());
+  if (taken) return FileLock(file.release());
+  return Error{ErrorCode::kDeadline,
+               fmt::format("other processes hold {} for more than {} ms", path, patience.count()),
+               "end them or try again later"};
 }
 
 FileLock::~FileLock() {

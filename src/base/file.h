@@ -30,8 +30,8 @@ std::string parent_folder(const std::string& path);
 
 /// An exclusive lock between processes (and between threads), held until destroyed. The system
 /// releases it when a process dies. The lock file itself stays: removing it would let two processes
-/// lock two different files of one name. Nobody is passed over for long: who has had it waits
-/// behind who waits already.
+/// lock two different files of one name. It is byte 0 of the file, by F_OFD_SETLK; byte 1 is the
+/// turn to wait for it, so that who takes it again and again does not pass over who waits.
 class FileLock {
  public:
   /// Makes `path` if need be and waits for the lock. kDeadline when others hold it for longer

@@ -49,7 +49,7 @@ class AuditCommand final : public Command {
                                bool is_fused) const;
   Status add_fused(const Scene& scene, std::vector<AuditRow>& rows, Output& output) const;
   Status compare(const Scene& scene, const FusedMoeSpec& spec, AuditRow& row) const;
-  std::string tune_flags(bool is_fused) const;
+  std::string tune_flags(const FusedMoeSpec& spec, bool is_fused) const;
   Status check_flags() const;
 
   EngineFlags engine_;
@@ -115,12 +115,15 @@ Result<Scene> AuditCommand::set_scene() const {
   return scene;
 }
 
-std::string AuditCommand::tune_flags(bool is_fused) const {
+std::string AuditCommand::tune_flags(const FusedMoeSpec& spec, bool is_fused) const {
   const bool has_space = layer_.model.find(' ') != std::string::npos;
   std::string flags = has_space ? "'" + layer_.model + "'" : layer_.model;
   flags += " --tp " + layer_.tp;
   if (layer_.ep != "1") flags += " --ep " + layer_.ep;
   if (!layer_.weights.empty()) flags += " --weights " + layer_.weights;
+  // Engines round activations where weights are fp8.
+  if (spec.weights == WeightFormat::kFp8 || spec.weights == WeightFormat::kFp8Block)
+    flags += fmt::format(" --activations {}", to_string(spec.weights));
   if (is_fused) flags += " --shared-experts";
   return flags;
 }
@@ -170,8 +173,8 @@ Result<AuditRow> AuditCommand::audit_layer(const Scene& scene, const LayerFlags:
   Installation own = installation;
   if (own.user_folder.empty()) own.user_folder = "DIR";  // There is none yet: the user's choice.
   row.fix_path = fmt::format("{}/{}", own.folders().front(), row.name.text(own.engine));
-  row.fix_commands =
-      commands_for(own.engine, tune_flags(is_fused), own.user_folder, own.triton_version);
+  row.fix_commands = commands_for(own.engine, tune_flags(layer.spec, is_fused), own.user_folder,
+                                  own.triton_version);
   return row;
 }
 

@@ -67,7 +67,7 @@ Result<LayerFlags::Layer> LayerFlags::read() const {
     return Error{
         ErrorCode::kInvalidArgument,
         fmt::format("--activations \"{}\" is no activation format", activations.substr(0, 40)),
-        "there are a16 and fp8-block"};
+        "there are a16, fp8-block and fp8"};
   }
   choices.activations = *activation_format;
   MOETUNE_ASSIGN_OR_RETURN(const int64_t tp_ranks, parse_whole("--tp", tp, 1, kMostRanks));

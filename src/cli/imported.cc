@@ -21,14 +21,6 @@ std::optional<Candidate> candidate_at(const exchange::TritonTable& table, int64_
   return std::nullopt;
 }
 
-// Slower by less than this is no slower.
-constexpr double kSlower = 1.01;
-
-// Whether times of the same rounds show it: three quarters of them lie above as much of the others.
-bool is_shown_slower(const TimeSummary& time, const TimeSummary& fallback) {
-  return time.median_us > kSlower * fallback.median_us && time.q1_us > fallback.q3_us;
-}
-
 // The latest of a candidate's records at a bucket, and the default's from a race at its scale.
 struct Raced {
   const MeasurementRecord* record = nullptr;
@@ -56,6 +48,11 @@ Raced find_raced(const std::vector<MeasurementRecord>& records, const TuneReques
 }
 
 }  // namespace
+
+bool is_shown_slower(const TimeSummary& time, const TimeSummary& fallback) {
+  constexpr double kSlower = 1.01;
+  return time.median_us > kSlower * fallback.median_us && time.q1_us > fallback.q3_us;
+}
 
 Result<ImportedTable> ImportedTable::read(const std::string& path) {
   ImportedTable imported;

@@ -92,8 +92,8 @@ Workspace carve(Carver& carver, const FusedMoeSpec& spec, int64_t tokens, const 
   workspace.grouping.row_slot = carver.take<int32_t>(rows);
   if (rounds_activations(spec)) {
     workspace.x = carver.take<uint16_t>(tokens * spec.hidden);
-    workspace.x_scales = carver.take<float>(tokens * activation_scales(spec.hidden));
-    workspace.h_scales = carver.take<float>(rows * activation_scales(spec.intermediate));
+    workspace.x_scales = carver.take<float>(tokens * activation_scale_count(spec.hidden));
+    workspace.h_scales = carver.take<float>(rows * activation_scale_count(spec.intermediate));
   }
   workspace.h = carver.take<uint16_t>(rows * h_stride(spec));
   workspace.y = carver.take<float>(rows * y_stride(spec));
@@ -146,7 +146,7 @@ void round_rows(const KernelTable& kernels, const uint16_t* in, uint16_t* codes,
                 float given, int64_t stride, int64_t columns, int64_t rows, TaskCounter& counter) {
   for (int64_t row = counter.next(); row < rows; row = counter.next())
     kernels.round_row(in + row * stride, codes + row * stride,
-                      scales + row * activation_scales(columns), given, columns);
+                      scales + row * activation_scale_count(columns), given, columns);
 }
 
 void run_pass(const PanelWeights& weights, const LayerInputs& inputs, const LayerTactic& tactic,

@@ -39,10 +39,11 @@ constexpr int64_t kRoundBlocks = kActivationBlock / kBlock;  // That share a sca
 
 const float* input_scales(const Gemm1& gemm, int32_t row) {
   if (gemm.hidden_scales == nullptr) return nullptr;
-  return gemm.hidden_scales + gemm.grouping.row_token[row] * activation_scales(depth(gemm));
+  return gemm.hidden_scales + gemm.grouping.row_token[row] * activation_scale_count(depth(gemm));
 }
 const float* input_scales(const Gemm2& gemm, int32_t row) {
-  return gemm.h_scales == nullptr ? nullptr : gemm.h_scales + row * activation_scales(depth(gemm));
+  return gemm.h_scales == nullptr ? nullptr
+                                  : gemm.h_scales + row * activation_scale_count(depth(gemm));
 }
 
 template <typename Gemm>

@@ -31,8 +31,14 @@ Status check_options(const FusedMoeSpec& spec, const FusedMoeOptions& options) {
                  fmt::format("router_bias has {} values, this router takes {}",
                              options.router_bias.size(), wanted)};
   }
-  if (spec.activations == ActivationFormat::kFp8)
+  if (spec.activations == ActivationFormat::kFp8) {
     MOETUNE_RETURN_IF_ERROR(check_activation_scales(options.activation_scales));
+  } else if (!options.activation_scales.empty()) {
+    return Error{
+        ErrorCode::kInvalidArgument,
+        fmt::format("activation_scales, and activations are {}", to_string(spec.activations)),
+        "they go with fp8 activations"};
+  }
   if (options.first_expert < 0 || options.first_expert + spec.experts > spec.global_experts) {
     return Error{ErrorCode::kInvalidArgument,
                  fmt::format("first_expert is {}: experts {} to {} of {} do not exist",
@@ -365,7 +371,7 @@ Result<FusedMoeSpec> layer_spec(const std::string& model, const LayerOptions& op
     if (!activations) {
       return Error{ErrorCode::kInvalidArgument,
                    fmt::format("'{}' is not an activation format", options.activations),
-                   "a16 and fp8-block are"};
+                   "a16, fp8-block and fp8 are"};
     }
     choices.activations = *activations;
   }

@@ -119,6 +119,14 @@ struct HelperProcess::Conversation {
   }
 };
 
+HelperProcess::HelperProcess(ChildProcess process, Descriptor socket, Descriptor output,
+                             const WorkerPolicy& policy)
+    : process_(std::move(process)),
+      channel_(std::move(socket),
+               std::chrono::ceil<std::chrono::milliseconds>(duration<double>(policy.read_s))),
+      output_end_(std::move(output)),
+      output_(policy.output_bytes) {}
+
 Result<std::unique_ptr<HelperProcess>> HelperProcess::start(const WorkerOptions& options) {
   MOETUNE_ASSIGN_OR_RETURN(auto ends, make_socket_pair());
   MOETUNE_ASSIGN_OR_RETURN(auto pipe, make_pipe());
@@ -126,8 +134,7 @@ Result<std::unique_ptr<HelperProcess>> HelperProcess::start(const WorkerOptions&
       ChildProcess process,
       ChildProcess::start(command_of(options), ends.second.get(), pipe.second.get()));
   std::unique_ptr<HelperProcess> helper(new HelperProcess(std::move(process), std::move(ends.first),
-                                                          std::move(pipe.first),
-                                                          options.policy.output_bytes));
+                                                          std::move(pipe.first), options.policy));
   ends.second.reset();
   pipe.second.reset();
   MOETUNE_RETURN_IF_ERROR(helper->hear_hello(options));
@@ -136,8 +143,8 @@ Result<std::unique_ptr<HelperProcess>> HelperProcess::start(const WorkerOptions&
 
 Result<std::unique_ptr<HelperProcess>> HelperProcess::attach(Descriptor socket,
                                                              const WorkerOptions& options) {
-  std::unique_ptr<HelperProcess> helper(new HelperProcess(
-      ChildProcess(), std::move(socket), Descriptor(), options.policy.output_bytes));
+  std::unique_ptr<HelperProcess> helper(
+      new HelperProcess(ChildProcess(), std::move(socket), Descriptor(), options.policy));
   MOETUNE_RETURN_IF_ERROR(helper->hear_hello(options));
   return helper;
 }
@@ -169,7 +176,11 @@ Reply HelperProcess::ask(Json request, std::span<const Descriptor> files, const 
   output_.clear();
   request["id"] = ++last_id_;
   Conversation conversation{limits};
-  if (!channel_.send(std::move(request), files).ok()) return gone(conversation);
+  if (const Status sent = channel_.send(std::move(request), files); !sent.ok()) {
+    if (sent.error().code != ErrorCode::kDeadline) return gone(conversation);
+    process_.end();
+    return dead(conversation, ErrorCode::kDeadline, "did not read its request and was ended");
+  }
   while (true) {
     if (std::optional<Reply> reply = hear(conversation)) return std::move(*reply);
     const bool is_stopping = conversation.stop_at != Clock::time_point::max();

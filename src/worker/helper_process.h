@@ -56,8 +56,10 @@ class HelperProcess {
 
   /// Sends a request, adds its "id", and waits for how it ends.
   Reply ask(Json request, std::span<const Descriptor> files, const Limits& limits);
-  /// Sends what nobody answers. What goes wrong shows in the next request.
-  void tell(const Json& hint) { (void)channel_.send(hint); }
+  /// Sends what nobody answers. A helper that does not take it is ended, which found_dead() tells.
+  void tell(const Json& hint) {
+    if (!channel_.send(hint).ok()) process_.end();
+  }
 
   const OutputTail& output() const { return output_; }
 
@@ -65,11 +67,8 @@ class HelperProcess {
   using Clock = std::chrono::steady_clock;
   struct Conversation;
 
-  HelperProcess(ChildProcess process, Descriptor socket, Descriptor output, size_t output_bytes)
-      : process_(std::move(process)),
-        channel_(std::move(socket)),
-        output_end_(std::move(output)),
-        output_(output_bytes) {}
+  HelperProcess(ChildProcess process, Descriptor socket, Descriptor output,
+                const WorkerPolicy& policy);
 
   Status hear_hello(const WorkerOptions& options);
   /// Waits until there is something new, or `until`.

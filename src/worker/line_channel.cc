@@ -1,10 +1,10 @@
 #include "worker/line_channel.h"
 
 #include <fmt/format.h>
+#include <poll.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/time.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -19,6 +19,8 @@
 
 namespace moetune::worker {
 namespace {
+
+using Clock = std::chrono::steady_clock;
 
 Error io_error(const char* action, int error) {
   return {ErrorCode::kIo, fmt::format("cannot {}: {}", action, error_text(error))};
@@ -44,13 +46,7 @@ void attach(msghdr& header, Control& control, std::span<const int> files) {
 }  // namespace
 
 LineChannel::LineChannel(Descriptor socket, std::chrono::milliseconds patience)
-    : socket_(std::move(socket)) {
-  const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(patience);
-  timeval limit = {};
-  limit.tv_sec = seconds.count();
-  limit.tv_usec = std::chrono::microseconds(patience - seconds).count();
-  ::setsockopt(socket_.get(), SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit);
-}
+    : socket_(std::move(socket)), patience_(patience) {}
 
 Status LineChannel::send(Json fields, std::span<const Descriptor> files) {
   if (files.size() > kMaxFiles) {
@@ -60,17 +56,32 @@ Status LineChannel::send(Json fields, std::span<const Descriptor> files) {
   std::vector<int> numbers;
   for (const Descriptor& file : files) numbers.push_back(file.get());
   if (!files.empty()) fields["files"] = files.size();
-  const std::string line = print_json_line(fields) + '\n';
+  if (broken_.ok()) broken_ = send_text(print_json_line(fields) + '\n', numbers);
+  return broken_;
+}
+
+Status LineChannel::send_text(std::string_view line, std::span<const int> files) {
+  const auto deadline = Clock::now() + patience_;
   for (size_t sent = 0; sent < line.size();) {
     iovec data = {const_cast<char*>(line.data()) + sent, line.size() - sent};
     msghdr header = {};
     header.msg_iov = &data;
     header.msg_iovlen = 1;
     Control control;
-    if (sent == 0 && !numbers.empty()) attach(header, control, numbers);
-    const ssize_t count = ::sendmsg(socket_.get(), &header, MSG_NOSIGNAL);
-    if (count < 0 && errno != EINTR) return io_error("write to the other process", errno);
+    if (sent == 0 && !files.empty()) attach(header, control, files);
+    const ssize_t count = ::sendmsg(socket_.get(), &header, MSG_NOSIGNAL | MSG_DONTWAIT);
     if (count > 0) sent += static_cast<size_t>(count);
+    if (count >= 0 || errno == EINTR) continue;
+    if (errno != EAGAIN && errno != EWOULDBLOCK)
+      return io_error("write to the other process", errno);
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now());
+    if (left.count() <= 0) {
+      return Error{ErrorCode::kDeadline,
+                   fmt::format("the other process does not read what was sent to it {} ms ago",
+                               patience_.count())};
+    }
+    pollfd room{socket_.get(), POLLOUT, 0};
+    ::poll(&room, 1, static_cast<int>(left.count()));
   }
   return {};
 }

@@ -33,14 +33,15 @@ class LineChannel {
   /// Most files with one line; what else comes is closed.
   static constexpr size_t kMaxFiles = 64;
 
-  /// Sending gives up after `patience` where the other end does not read.
+  /// Sending a line gives up after `patience`, however the other end reads meanwhile.
   explicit LineChannel(Descriptor socket,
                        std::chrono::milliseconds patience = std::chrono::seconds(10));
 
   int socket() const { return socket_.get(); }
 
-  /// Sends one line and its files, whose number it adds as "files". kIo where the other end is gone
-  /// or does not read.
+  /// Sends one line and its files, whose number it adds as "files". kIo where the other end is
+  /// gone; kDeadline where it does not read. A part of the line may have been sent then: every
+  /// later one fails in the same way.
   Status send(Json fields, std::span<const Descriptor> files = {});
 
   /// Takes in what has arrived, without waiting. False: the other end has closed.
@@ -50,10 +51,13 @@ class LineChannel {
   Result<std::optional<Line>> next();
 
  private:
+  Status send_text(std::string_view line, std::span<const int> files);
   void keep_files(msghdr& header);
   Result<Line> parse(std::string_view text);
 
   Descriptor socket_;
+  std::chrono::milliseconds patience_;
+  Status broken_;  // By a line that was not sent to its end.
   std::string received_;
   size_t begin_ = 0;     // What is before this was read. Taken off seldom, for it moves the rest.
   size_t searched_ = 0;  // No newline between that and this.

@@ -38,6 +38,7 @@ struct WorkerPolicy {
   double first_run_s = 30;    ///< For the first one at a size, nothing is known: this, or ...
   double slowest_rate = 1e9;  ///< ... its least bytes and operations at this many a second.
   double ceilings_s = 60;     ///< Measuring what the device can do at best takes some seconds.
+  double read_s = 10;         ///< A helper takes this long, at most, to read a request.
   double stop_grace_s = 0.5;  ///< After a stop was requested, a request has this long to end.
   int strikes = 3;            ///< Deaths in a row without one good answer: then it gives up.
   size_t output_bytes = size_t{64} << 10;  ///< The last of what a helper printed is kept.

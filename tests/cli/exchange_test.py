@@ -167,6 +167,12 @@ class Audit(EngineTest):
         self.assertIn(f"moetune tune {self.model} --tp 2 --host vllm", row["fix"]["commands"])
         self.assertIn(f"moetune export --vllm '{self.folder / 'own'}'", row["fix"]["commands"])
 
+    def test_the_commands_for_fp8_say_what_activations_the_engine_has(self):
+        for weights in ("fp8", "fp8-block"):
+            row = self.model_audit(1, "--weights", weights)[0]
+            self.assertIn(f"moetune tune {self.model} --tp 1 --weights {weights} --activations {weights} --host vllm",
+                          row["fix"]["commands"])
+
     def test_without_a_folder_of_ones_own_one_is_to_be_chosen(self):
         package = self.folder / "vllm"
         near = self.table("vllm", "model_executor", "layers", "fused_moe", "configs", "E=9,N=32,device_name=NVIDIA_H200.json")

@@ -23,7 +23,9 @@ except ImportError as error:
 
 def default_config(M, E, N, K, topk, dtype, block_shape=None):  # noqa: N803 - the engines' own names.
     config = {"BLOCK_SIZE_M": 16 if M <= E else 64, "BLOCK_SIZE_N": 64, "BLOCK_SIZE_K": 32, "GROUP_SIZE_M": 8}
-    return {**config, "SPLIT_K": 1} if dtype is None else {**config, "BLOCK_SIZE_K": block_shape[1], "num_warps": 8}
+    if dtype is None:
+        return {**config, "SPLIT_K": 1}
+    return {**config, "BLOCK_SIZE_K": block_shape[1] if block_shape else 64, "num_warps": 8}
 
 
 class FusedExperts:
@@ -34,9 +36,10 @@ class FusedExperts:
         self.override_config, self.config = module["override_config"], module["get_config"]
 
     def __call__(self, x, w1, w2, topk_weights, topk_ids, inplace=True, activation="gelu", use_fp8_w8a8=False,
-                 w1_scale=None, w2_scale=None, block_shape=None):
+                 w1_scale=None, w2_scale=None, a1_scale=None, a2_scale=None, block_shape=None):
         self.options = {"inplace": inplace, "activation": activation, "fp8": use_fp8_w8a8, "block_shape": block_shape}
         self.scales = (w1_scale, w2_scale)
+        self.activation_scales = (a1_scale, a2_scale)
         self.seen = self.config()
         return x
 
@@ -51,6 +54,7 @@ class Offered(unittest.TestCase):
         return engines.EngineMoe(definition.problem(**asked), engine, limits or self.LIMITS, "none")
 
     FP8 = {"weights": "fp8-block", "activations": "fp8-block"}
+    ONE_SCALE = {"weights": "fp8", "activations": "fp8"}
 
     def test_the_default_is_the_engines_for_each_number_of_tokens(self):
         defaults = intervals(self.runner().default, 64)
@@ -77,6 +81,15 @@ class Offered(unittest.TestCase):
         self.assertTrue(self.experts.options["fp8"])
         self.assertIs(self.experts.scales[1], weights["w2_scales"])
 
+    def test_one_scale_each_is_handed_on(self):
+        runner = self.runner(**self.ONE_SCALE)
+        call, weights, _ = definition.made_call(runner.moe, 3)
+        runner.compile(runner.default(3), call)(call, runner.pack(weights))
+        self.assertIsNone(self.experts.options["block_shape"])
+        self.assertTrue(self.experts.options["fp8"])
+        self.assertEqual([tuple(scale.shape) for scale in self.experts.scales], [(8,), (8,)])
+        self.assertEqual([scale.tolist() for scale in self.experts.activation_scales], [[2.0**-5], [2.0**-4]])
+
     def test_what_cannot_work_is_excluded_with_the_reason(self):
         tactic = {"BLOCK_SIZE_M": 16, "BLOCK_SIZE_N": 64, "BLOCK_SIZE_K": 64, "GROUP_SIZE_M": 1, "num_warps": 4,
                   "num_stages": 3}
@@ -94,6 +107,7 @@ class Offered(unittest.TestCase):
         self.assertIn("shared memory", why(BLOCK_SIZE_M=128, BLOCK_SIZE_N=256, BLOCK_SIZE_K=256, num_warps=8))
         self.assertIn("block of scales", why(BLOCK_SIZE_K=256, problem=self.FP8))
         self.assertEqual(why(BLOCK_SIZE_K=256), "")
+        self.assertEqual(why(BLOCK_SIZE_K=256, problem=self.ONE_SCALE), "")
         left = sum(not self.runner().excluded(self.runner().space().point(i), 4096) for i in range(0, 1920, 16))
         self.assertGreater(left, 50)
 
@@ -110,7 +124,7 @@ class Offered(unittest.TestCase):
         for words, problem in {
             "activations rounded to e4m3": {"weights": "fp8"},
             "weights is nvfp4": {"weights": "nvfp4"},
-            "activations is a16": {"weights": "fp8-block"},
+            "the problem's are a16": {"weights": "fp8-block"},
             "multiples of 128": {**self.FP8, "intermediate": "96"},
             "output is f32": {"output": "f32"},
             "ep is 2": {"ep": "2"},

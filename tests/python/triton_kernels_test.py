@@ -60,6 +60,15 @@ class SmallKernels(unittest.TestCase):
         torch.testing.assert_close(out, rows.float().sum(1))
 
 
+    def test_codes_under_one_scale(self):
+        # In f32, whose conversion to codes does not round: the interpreter's to e4m3 is not right.
+        values = torch.randn(7, 333).bfloat16() * 30
+        codes, scale = torch.full((7, 333), float("nan")), torch.tensor([0.125])
+        moe_ops._scale_kernel[(3,)](codes, scale, values, values.numel(), BLOCK=1024, LARGEST=moe_ops.E4M3_MAX)
+        torch.testing.assert_close(codes, (values.float() / 0.125).clamp(-448, 448))
+        self.assertTrue((codes.abs() == 448).any())
+
+
 class Layers(unittest.TestCase):
     """Whole layers, by the default and by another tactic."""
 

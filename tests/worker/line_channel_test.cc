@@ -3,10 +3,13 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <poll.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
+#include <atomic>
+#include <chrono>
 #include <memory>
 #include <thread>
 
@@ -21,7 +24,7 @@ class LineChannelTest : public ::testing::Test {
     auto ends = make_socket_pair();
     ASSERT_TRUE(ends.ok());
     raw_ = Descriptor(::dup(ends->first.get()));
-    a_ = std::make_unique<LineChannel>(std::move(ends->first), std::chrono::milliseconds(200));
+    a_ = std::make_unique<LineChannel>(std::move(ends->first));
     b_ = std::make_unique<LineChannel>(std::move(ends->second));
   }
   /// The next line at the other end, waited for.
@@ -35,6 +38,10 @@ class LineChannelTest : public ::testing::Test {
       if (!open.ok()) return open.error();
       if (!*open) return std::optional<Line>();
     }
+  }
+  /// In place of a_.
+  void make_impatient() {
+    a_ = std::make_unique<LineChannel>(std::move(raw_), std::chrono::milliseconds(200));
   }
   void write_raw(std::string_view text) {
     ASSERT_EQ(::write(raw_.get(), text.data(), text.size()), static_cast<ssize_t>(text.size()));
@@ -141,9 +148,26 @@ TEST_F(LineChannelTest, ALineWithoutAnEndIsRefused) {
   sender.join();
 }
 
+TEST_F(LineChannelTest, DoesNotWaitForOneThatReadsSlowly) {
+  std::atomic<bool> done{false};
+  std::thread reader([&] {
+    char some[64];
+    for (; !done; std::this_thread::sleep_for(std::chrono::milliseconds(5)))
+      (void)::recv(b_->socket(), some, sizeof some, MSG_DONTWAIT);
+  });
+  const Json large{{"text", std::string(size_t{8} << 20, 'x')}};
+  make_impatient();
+  EXPECT_EQ(a_->send(large).error().code, ErrorCode::kDeadline);
+  done = true;
+  reader.join();
+  EXPECT_EQ(a_->send(Json{{"n", 1}}).error().code, ErrorCode::kDeadline)
+      << "it would be the end of the other line";
+}
+
 TEST_F(LineChannelTest, SaysWhenTheOtherEndIsGoneAndDoesNotWaitForOneThatDoesNotRead) {
   const Json large{{"text", std::string(size_t{8} << 20, 'x')}};
-  EXPECT_EQ(a_->send(large).error().code, ErrorCode::kIo) << "nobody reads";
+  make_impatient();
+  EXPECT_EQ(a_->send(large).error().code, ErrorCode::kDeadline) << "nobody reads";
   b_.reset();
   EXPECT_FALSE(a_->send(Json{{"n", 1}}).ok()) << "and no signal ends the process";
   const auto open = a_->receive();

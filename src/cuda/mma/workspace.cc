@@ -30,8 +30,8 @@ WorkspaceLayout workspace_layout(const FusedMoeSpec& spec, const WeightLayout& l
                     int64_t{sizeof(kernels::Tile)});
   w.own_hidden = take(copies_hidden(spec) ? pass * aligned_columns(spec) * 2 : 0);
   if (rounds_activations(spec)) {
-    w.hidden_scales = take(pass * activation_scales(aligned_columns(spec)) * 4);
-    w.activation_scales = take(pairs * activation_scales(layout.activation_columns) * 4);
+    w.hidden_scales = take(pass * activation_scale_count(aligned_columns(spec)) * 4);
+    w.activation_scales = take(pairs * activation_scale_count(layout.activation_columns) * 4);
   }
   w.activations = take(pairs * layout.activation_columns * 2);
   if (gemm2.path != GemmPath::kCombine)

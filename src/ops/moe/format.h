@@ -35,7 +35,7 @@ inline bool rounds_activations(const FusedMoeSpec& spec) {
   return spec.activations != ActivationFormat::kA16;
 }
 inline constexpr int64_t kActivationBlock = 128;
-constexpr int64_t activation_scales(int64_t k) {
+constexpr int64_t activation_scale_count(int64_t k) {
   return (k + kActivationBlock - 1) / kActivationBlock;
 }
 
