@@ -65,7 +65,8 @@ class RoundTrip(hosts_test.HostTest):
         self.assertEqual(run.returncode, 0, run.stderr)
         answer = json.loads(run.stdout)
         (words,) = [line for line in answer["warnings"] if "for 4 tokens" in line]
-        self.assertRegex(words, r"takes [23]\.\d+ times as long as the default")
+        # By how much depends on what else the machine does.
+        self.assertRegex(words, r"takes [1-9]\.\d+ times as long as the default")
         self.assertFalse([line for line in answer["warnings"] if f"for {MAXIMUM} tokens" in line])
         for bucket in answer["buckets"]:
             self.assertNotEqual(bucket["stages"][0]["tactic"]["BLOCK_SIZE_M"], 128)
