@@ -163,7 +163,7 @@ TEST_F(FileTest, WhoTakesALockAgainAndAgainLetsOthersHaveIt) {
   const int meanwhile = taken - before;
   done = true;
   greedy.join();
-  EXPECT_LE(meanwhile, 3 * kRounds);
+  EXPECT_LE(meanwhile, 2 * kRounds);
 }
 
 TEST_F(FileTest, AStoppedProcessThatHasTheTurnHoldsNobodyUp) {

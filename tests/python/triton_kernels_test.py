@@ -59,7 +59,6 @@ class SmallKernels(unittest.TestCase):
         moe_ops.sum_slots(rows, out)
         torch.testing.assert_close(out, rows.float().sum(1))
 
-
     def test_codes_under_one_scale(self):
         # In f32, whose conversion to codes does not round: the interpreter's to e4m3 is not right.
         values = torch.randn(7, 333).bfloat16() * 30

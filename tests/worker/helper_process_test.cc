@@ -46,7 +46,10 @@ TEST_F(HelperProcessTest, OneThatReadsNoRequestIsEnded) {
 TEST_F(HelperProcessTest, HalfAHintIsFollowedByNoRequest) {
   helper_->tell(large_);
   ASSERT_TRUE(played_->receive().ok());  // There is room again.
-  EXPECT_EQ(helper_->ask(Json{{"do", "anything"}}, {}, {.run_s = 60}).kind, Reply::Kind::kDied);
+  const Reply reply = helper_->ask(Json{{"do", "anything"}}, {}, {.run_s = 60});
+  EXPECT_EQ(reply.kind, Reply::Kind::kDied);
+  EXPECT_THAT(reply.error.message, ::testing::HasSubstr("did not read its request"))
+      << "it was not sent behind half a line";
 }
 
 }  // namespace
