@@ -123,6 +123,8 @@ inline ListedWeights::Expert plain_weights(const FusedMoeSpec& spec, WeightSourc
 /// How the kernel below sums, and what it may do wrong.
 struct KernelOptions {
   size_t lanes = 1;  ///< Partial sums of a dot product: another order of additions for each number.
+  bool fp8_sums = false;  ///< Sums as Hopper's tensor cores make them of products of e4m3.
+  bool rounds_gate_up = false;        ///< To bf16, as kernels of serving engines do.
   bool weights_before_gemm2 = false;  ///< Applies routing weights to h before it is rounded: not
                                       ///< the definition, but defensible.
   std::function<void(int64_t expert, ListedWeights::Expert&)> spoil_weights;
@@ -135,6 +137,33 @@ inline float dot_f32(const float* a, const float* b, size_t k, size_t lanes) {
   float sum = 0;
   for (float lane : sums) sum += lane;
   return sum;
+}
+
+/// 32 products at a time are brought to the exponent of the largest of them and of the sum so far,
+/// and cut off 13 bits below it; 128 later the sum goes to f32.
+inline float dot_fp8(const float* a, const float* b, size_t k) {
+  constexpr size_t kStep = 32;
+  constexpr size_t kBlock = 128;
+  constexpr int kBits = 13;
+  float total = 0;
+  double sum = 0;
+  for (size_t first = 0; first < k; first += kStep) {
+    const size_t last = std::min(first + kStep, k);
+    double largest = std::abs(sum);
+    for (size_t i = first; i < last; ++i)
+      largest = std::max(largest, std::abs(static_cast<double>(a[i]) * b[i]));
+    if (largest > 0) {
+      const double unit = std::ldexp(1.0, std::ilogb(largest) - kBits);
+      sum = std::trunc(sum / unit);
+      for (size_t i = first; i < last; ++i)
+        sum += std::trunc(static_cast<double>(a[i]) * b[i] / unit);
+      sum *= unit;
+    }
+    if (last % kBlock != 0 && last != k) continue;
+    total += static_cast<float>(sum);
+    sum = 0;
+  }
+  return total;
 }
 
 inline float activate_f32(Activation activation, float gate, float up) {
@@ -197,9 +226,13 @@ inline std::vector<float> run_kernel(const FusedMoeSpec& spec, WeightSource& sou
       if (id < 0 || local < 0 || local >= spec.held_experts()) continue;
       const ListedWeights::Expert& w = experts[static_cast<size_t>(local)];
       const size_t first_up = spec.gated() ? intermediate : 0;
+      const auto dot = [&](const float* a, const float* b, size_t count) {
+        return options.fp8_sums ? dot_fp8(a, b, count) : dot_f32(a, b, count, options.lanes);
+      };
       const auto w13_row = [&](size_t row) {
-        return dot_f32(&w.w13[row * hidden], x.data(), hidden, options.lanes) +
-               (spec.bias ? w.w13_bias[row] : 0.0f);
+        const float sum = dot(&w.w13[row * hidden], x.data(), hidden) +
+                          (spec.bias ? w.w13_bias[row] : 0.0f);
+        return options.rounds_gate_up ? round_to_bf16(sum) : sum;
       };
       for (size_t i = 0; i < intermediate; ++i) {
         const float value =
@@ -208,7 +241,7 @@ inline std::vector<float> run_kernel(const FusedMoeSpec& spec, WeightSource& sou
       }
       round_activations_f32(spec, inputs.activation_scales[1], h);
       for (size_t i = 0; i < hidden; ++i) {
-        const float y = dot_f32(&w.w2[i * intermediate], h.data(), intermediate, options.lanes) +
+        const float y = dot(&w.w2[i * intermediate], h.data(), intermediate) +
                         (spec.bias ? w.w2_bias[i] : 0.0f);
         output[token * hidden + i] += options.weights_before_gemm2 ? y : weight * y;
       }

@@ -38,6 +38,11 @@ class Bench {
                                      : compare_close(reference_, rows.tensor);
   }
 
+  OutputCheck judge_fp8(const KernelOptions& options) {
+    const OutputRows rows(spec_, run_kernel(spec_, *source_, inputs_, options));
+    return compare_close(reference_, rows.tensor, fp8_product_limits(rows.tensor.type));
+  }
+
   const MoeInputs& inputs() const { return inputs_; }
   const ReferenceRows& reference() const { return reference_; }
 
@@ -173,6 +178,42 @@ TEST(VerifyClose, EachFaultIsSeenOnRealisticNumbers) {
           << fault.name << " rms " << check.relative_rms << " largest " << check.largest_error;
       EXPECT_THAT(check.verdict.reason, HasSubstr("token")) << fault.name;
     }
+  }
+}
+
+// ---- fp8 products of serving engines' kernels ----
+
+FusedMoeSpec fp8_spec(ActivationFormat activations) {
+  FusedMoeSpec spec = realistic_spec(DataType::kBf16, activations == ActivationFormat::kFp8
+                                                          ? WeightFormat::kFp8
+                                                          : WeightFormat::kFp8Block);
+  spec.hidden = 512;
+  spec.intermediate = 256;
+  spec.activations = activations;
+  return spec;
+}
+
+TEST(VerifyFp8Products, SumsOfFewBitsAndOneMoreRoundingAreRightAndBeyondTheUsualLimits) {
+  for (ActivationFormat activations : {ActivationFormat::kFp8Block, ActivationFormat::kFp8}) {
+    Bench bench(fp8_spec(activations), DataKind::kRealistic, 17);
+    const KernelOptions engine = {.fp8_sums = true, .rounds_gate_up = true};
+    EXPECT_FALSE(bench.judge(engine).verdict.ok);
+    const OutputCheck check = bench.judge_fp8(engine);
+    EXPECT_TRUE(check.verdict.ok) << check.verdict.reason;
+    EXPECT_LT(check.relative_rms, 0.8 * fp8_product_limits(DataType::kBf16).relative_rms);
+    EXPECT_LT(check.largest_error, 0.8);
+  }
+}
+
+TEST(VerifyFp8Products, EveryFaultButARoutingWeightSlightlyOffIsSeen) {
+  const FusedMoeSpec spec = fp8_spec(ActivationFormat::kFp8Block);
+  Bench bench(spec, DataKind::kRealistic, 9);
+  for (Fault& fault : faults(spec, bench.inputs())) {
+    fault.options.fp8_sums = fault.options.rounds_gate_up = true;
+    const OutputCheck check = bench.judge_fp8(fault.options);
+    if (std::string_view(fault.name).find("4 %") != std::string_view::npos) continue;
+    EXPECT_FALSE(check.verdict.ok)
+        << fault.name << " rms " << check.relative_rms << " largest " << check.largest_error;
   }
 }
 

@@ -159,6 +159,14 @@ CloseLimits close_limits(DataType output) {
   return {.one_minus_cosine = 1e-5, .relative_rms = 6e-3, .ulps = ulps, .share = 0.02};
 }
 
+CloseLimits fp8_product_limits(DataType output) {
+  CloseLimits limits = close_limits(output);
+  limits.relative_rms = 0.06;
+  limits.one_minus_cosine = limits.relative_rms * limits.relative_rms / 2;
+  limits.share = 0.3;
+  return limits;
+}
+
 OutputCheck compare_exact(const ReferenceRows& reference, const Tensor& rows) {
   if (std::string reason = misfit(reference, rows); !reason.empty())
     return {.verdict = {false, std::move(reason)}};
@@ -181,11 +189,15 @@ OutputCheck compare_exact(const ReferenceRows& reference, const Tensor& rows) {
 }
 
 OutputCheck compare_close(const ReferenceRows& reference, const Tensor& rows, int threads) {
+  return compare_close(reference, rows, close_limits(rows.type), threads);
+}
+
+OutputCheck compare_close(const ReferenceRows& reference, const Tensor& rows,
+                          const CloseLimits& limits, int threads) {
   if (std::string reason = misfit(reference, rows); !reason.empty())
     return {.verdict = {false, std::move(reason)}};
   OutputCheck result = find_non_finite(reference, rows);
   if (!result.verdict.ok) return result;
-  const CloseLimits limits = close_limits(rows.type);
   std::vector<RowErrors> found(reference.tokens.size());
   in_parts(threads, static_cast<int64_t>(found.size()), [&](int64_t first, int64_t last) {
     for (auto row = static_cast<size_t>(first); row < static_cast<size_t>(last); ++row)
