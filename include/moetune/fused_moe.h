@@ -74,8 +74,9 @@ class FusedMoe {
   ~FusedMoe();
 
   /// hidden [tokens, hidden] bf16, logits [tokens, global_experts] f32, output [tokens, hidden] in
-  /// the specification's output type; all on the layer's device. Neither allocates nor
-  /// synchronises. 0 <= tokens <= max_tokens.
+  /// the specification's output type; all on the layer's device, where that is a GPU hidden at a
+  /// multiple of 16 bytes and output at one of 8. Neither allocates nor synchronises.
+  /// 0 <= tokens <= max_tokens.
   Status run(int64_t tokens, const void* hidden, const float* logits, void* output,
              void* stream = nullptr);
   /// For specifications with given_routing: ids [tokens, top_k] i32 (-1: skipped) and weights

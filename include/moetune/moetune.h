@@ -25,7 +25,8 @@
  * says how long they live. Those that go in are copied.
  *
  * Threads. Everything may be called from any thread. Calls with the same moetune_layer exclude each
- * other: that is the caller's work. moetune_plans is immutable.
+ * other: that is the caller's work. moetune_plans is immutable. Which GPU a thread has selected (by
+ * cudaSetDevice(), say) neither matters nor changes.
  *
  * ABI. Within one MOETUNE_ABI_VERSION symbols, numbers and members stay where they are and only
  * come to be more; libmoetune.so's name carries it. */
@@ -282,7 +283,8 @@ MOETUNE_API moetune_status moetune_layer_set_workspace(moetune_layer* layer, voi
 /* hidden [tokens, hidden] bf16, logits [tokens, global_experts] f32, output [tokens, hidden] of
  * the specification's type; dense, on the layer's device. 0 <= tokens <= max_tokens. `stream` is a
  * CUstream (cudaStream_t; NULL: the default one), ignored on a CPU, where the output is there on
- * return. Neither allocates nor synchronises, and can be captured in a graph. */
+ * return. On a GPU hidden begins at a multiple of 16 bytes and output at one of 8. Neither
+ * allocates nor synchronises, and can be captured in a graph. */
 MOETUNE_API moetune_status moetune_layer_run(moetune_layer* layer, int64_t tokens,
                                              const void* hidden, const float* logits, void* output,
                                              void* stream);

@@ -48,6 +48,22 @@ Status Context::make_current() const {
                    "selecting the GPU");
 }
 
+Result<ContextScope> ContextScope::enter(const Context& context) {
+  const Driver& driver = context.driver();
+  ContextScope scope;
+  MOETUNE_CUDA_CHECK(driver, cuCtxGetCurrent(&scope.before_), "asking which GPU is selected");
+  if (scope.before_ != nullptr && scope.before_ == context.handle()) return scope;
+  MOETUNE_RETURN_IF_ERROR(context.make_current());
+  scope.driver_ = &driver;
+  return scope;
+}
+
+ContextScope ContextScope::keep(const Driver& driver) {
+  ContextScope scope;
+  if (driver.cuCtxGetCurrent(&scope.before_) == kCudaSuccess) scope.driver_ = &driver;
+  return scope;
+}
+
 int Context::attribute(int id) const { return device_attribute(driver_, device_, id); }
 
 std::string Context::name() const { return device_name(driver_, device_); }

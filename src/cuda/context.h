@@ -45,6 +45,8 @@ class Context {
   Status make_current() const;
   /// Whether that has happened. Thread-safe.
   bool is_made() const { return handle_.load(std::memory_order_acquire) != nullptr; }
+  /// The driver's name for it; null before it is made. Thread-safe.
+  CUcontext handle() const { return handle_.load(std::memory_order_acquire); }
 
  private:
   Context(const Driver& driver, CUdevice device) : driver_(driver), device_(device) {}
@@ -56,6 +58,28 @@ class Context {
   mutable std::atomic<CUcontext> handle_ = nullptr;
 };
 using ContextPtr = std::shared_ptr<const Context>;
+
+/// Makes a context the calling thread's, and puts back in its destructor what was there: for calls
+/// from a program's own threads, which may have chosen another GPU, or none.
+class ContextScope {
+ public:
+  /// kRun, kOutOfMemory as Context::make_current().
+  static Result<ContextScope> enter(const Context& context);
+  /// Selects nothing itself: for code that does.
+  static ContextScope keep(const Driver& driver);
+  ContextScope(ContextScope&& other) noexcept
+      : driver_(std::exchange(other.driver_, nullptr)), before_(other.before_) {}
+  ContextScope& operator=(ContextScope&&) = delete;
+  ~ContextScope() {
+    if (driver_ != nullptr) driver_->cuCtxSetCurrent(before_);
+  }
+
+ private:
+  ContextScope() = default;
+
+  const Driver* driver_ = nullptr;  ///< Null where there is nothing to put back.
+  CUcontext before_ = nullptr;
+};
 
 /// A device's attribute (kDevice...), 0 where the driver does not know it; its name; its memory, 0
 /// where the driver does not say. None of them needs a context.

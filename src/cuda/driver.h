@@ -97,6 +97,7 @@ inline constexpr unsigned kHostMemoryMapped = 2;
   X(cuDeviceTotalMem, "cuDeviceTotalMem_v2", size_t*, CUdevice)                                    \
   X(cuDevicePrimaryCtxRetain, "cuDevicePrimaryCtxRetain", CUcontext*, CUdevice)                    \
   X(cuDevicePrimaryCtxRelease, "cuDevicePrimaryCtxRelease_v2", CUdevice)                           \
+  X(cuCtxGetCurrent, "cuCtxGetCurrent", CUcontext*)                                                \
   X(cuCtxSetCurrent, "cuCtxSetCurrent", CUcontext)                                                 \
   X(cuMemGetInfo, "cuMemGetInfo_v2", size_t*, size_t*)                                             \
   X(cuMemAlloc, "cuMemAlloc_v2", CUdeviceptr*, size_t)                                             \

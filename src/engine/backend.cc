@@ -10,6 +10,7 @@
 #include "cpu/ceilings.h"
 #include "cpu/packed_runner.h"
 #include "cuda/ceilings.h"
+#include "cuda/context.h"
 #include "cuda/device.h"
 #include "cuda/jit.h"
 #include "cuda/mma/runner.h"
@@ -114,6 +115,11 @@ class CudaBackend final : public Backend {
   }
 
   DevicePeak peak() const override { return {}; }
+
+  std::shared_ptr<void> keep_selected() override {
+    return std::make_shared<cuda::ContextScope>(
+        cuda::ContextScope::keep(device_->context()->driver()));
+  }
 
  private:
   std::unique_ptr<cuda::CudaDevice> device_;

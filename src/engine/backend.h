@@ -31,6 +31,9 @@ class Backend {
   virtual DevicePeak peak() const = 0;
   /// Numbers of the processors that the device's threads run on. Empty: it has none of its own.
   virtual std::vector<int> processors() const { return {}; }
+  /// As long as what it gives lives, work on the device may select it in the calling thread, as
+  /// GPUs have to be; at the end of that the thread has what it had.
+  virtual std::shared_ptr<void> keep_selected() { return nullptr; }
 };
 
 struct BackendOptions {

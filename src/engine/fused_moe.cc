@@ -257,7 +257,10 @@ Status FusedMoe::State::run(int64_t tokens, void* output, void* stream) {
 }
 
 FusedMoe::FusedMoe() : state_(std::make_unique<State>()) {}
-FusedMoe::~FusedMoe() = default;
+FusedMoe::~FusedMoe() {
+  const auto kept = state_->backend ? state_->backend->keep_selected() : nullptr;
+  state_.reset();
+}
 
 Result<std::unique_ptr<FusedMoe>> FusedMoe::create(const FusedMoeSpec& spec, WeightSource& weights,
                                                    const FusedMoeOptions& options) {
@@ -270,6 +273,7 @@ Result<std::unique_ptr<FusedMoe>> FusedMoe::create(const FusedMoeSpec& spec, Wei
   state.options = options;
   MOETUNE_ASSIGN_OR_RETURN(state.backend,
                            open_backend(options.device, {.threads = options.threads}));
+  const auto kept = state.backend->keep_selected();
   MOETUNE_ASSIGN_OR_RETURN(state.runners, state.backend->make_runners(spec));
   state.tuner =
       std::make_unique<AutoTuner>(state.backend->device().properties(),

@@ -242,6 +242,31 @@ TEST(DeviceWithoutContext, ThatCannotBeMadeSaysSoWhereItIsNeededAndTriesAgain) {
   EXPECT_TRUE((*device)->allocate(100).ok());
 }
 
+// A program's own threads have chosen another GPU, or none.
+TEST(DeviceContextScope, SelectsItsGpuAndPutsBackWhatTheThreadHad) {
+  const Driver driver = fake::make_driver();
+  const auto context = Context::open(driver, 0);
+  ASSERT_TRUE(context.ok()) << context.error().message;
+  int other = 0;
+  for (CUcontext before : {CUcontext(nullptr), reinterpret_cast<CUcontext>(&other)}) {
+    fake::gpu().current = before;
+    {
+      const auto scope = ContextScope::enter(**context);
+      ASSERT_TRUE(scope.ok()) << scope.error().message;
+      EXPECT_EQ(fake::gpu().current, fake::gpu().context);
+      EXPECT_TRUE(ContextScope::enter(**context).ok());
+      EXPECT_EQ(fake::gpu().current, fake::gpu().context) << "one within it";
+    }
+    EXPECT_EQ(fake::gpu().current, before);
+    {
+      const auto kept = ContextScope::keep(driver);
+      EXPECT_TRUE((*context)->make_current().ok());
+      EXPECT_EQ(fake::gpu().current, fake::gpu().context);
+    }
+    EXPECT_EQ(fake::gpu().current, before);
+  }
+}
+
 TEST(Devices, AreListedWithoutEverFailing) {
   const auto devices = list_cuda_devices();
   const auto missing = missing_parts();

@@ -34,6 +34,7 @@ struct Gpu {
   int64_t launches = 0;
   int contexts_made = 0;
   CUcontext context = nullptr;
+  CUcontext current = nullptr;  ///< Of the one thread that there is.
   size_t free_bytes = 1 << 20;
 };
 
@@ -101,7 +102,8 @@ inline void add_device_functions(Driver& d) {
     return result;
   };
   d.cuDevicePrimaryCtxRelease = [](CUdevice) { return take(gpu().context); };
-  d.cuCtxSetCurrent = [](CUcontext) { return 0; };
+  d.cuCtxGetCurrent = [](CUcontext* context) { return *context = gpu().current, 0; };
+  d.cuCtxSetCurrent = [](CUcontext context) { return gpu().current = context, 0; };
 }
 
 inline void add_memory_functions(Driver& d) {

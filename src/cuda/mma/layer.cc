@@ -170,6 +170,12 @@ Result<MmaLayer::Inputs> MmaLayer::inputs_of(const Call& call) const {
     return Error{ErrorCode::kInvalidArgument,
                  "fused_moe: hidden states do not begin at a multiple of 16 bytes"};
   }
+  // combine.cuh stores four values at a time.
+  const bool has_wide_stores = spec_.output == DataType::kBf16 && spec_.hidden % 4 == 0;
+  if (has_wide_stores && reinterpret_cast<uintptr_t>(in.output) % 8 != 0) {
+    return Error{ErrorCode::kInvalidArgument,
+                 "fused_moe: the output does not begin at a multiple of 8 bytes"};
+  }
   if (call.workspace_bytes < workspace_bytes_) {
     return Error{ErrorCode::kInvalidArgument,
                  fmt::format("fused_moe: a workspace of {} bytes, {} are needed",
@@ -188,6 +194,7 @@ Status MmaLayer::run_stage(int stage, const Call& call) {
 
 Status MmaLayer::run_parts(const Call& call, unsigned parts) {
   MOETUNE_ASSIGN_OR_RETURN(const Inputs in, inputs_of(call));
+  MOETUNE_ASSIGN_OR_RETURN(const ContextScope scope, ContextScope::enter(*context_));
   Pass pass;
   pass.weights = static_cast<const MmaWeights*>(call.weights);
   pass.workspace = static_cast<uint8_t*>(call.workspace);
