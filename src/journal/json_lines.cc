@@ -17,6 +17,9 @@ namespace moetune::journal {
 namespace {
 
 constexpr std::array kOutcomes = {"better", "not_better", "no_loss", "loss", "unresolved"};
+// The end of the year 9999. What is dated at the end of all time is before no time that a filter
+// can name: it would be neither listed nor exported, and no prune would ever take it.
+constexpr int64_t kLastUnixMs = 253402300799999;
 
 Json state_to_json(const DeviceState& state) {
   return Json{{"clock_mhz", state.clock_mhz},
@@ -102,6 +105,7 @@ void read_case(JsonReader& reader, MeasurementRecord& record) {
 void read_date(JsonReader& reader, int64_t& unix_ms) {
   reader.required("unix_ms", unix_ms);
   if (unix_ms < 0) reader.fail("unix_ms", "negative");
+  if (unix_ms > kLastUnixMs) reader.fail("unix_ms", "after the year 9999");
 }
 
 void add_origin(Json& json, const Origin& origin) {

@@ -1,5 +1,6 @@
 #include "journal/transfer.h"
 
+#include <limits>
 #include <random>
 #include <sstream>
 
@@ -202,7 +203,28 @@ TEST_F(TransferTest, ValuesThatMakeNoSenseAreRefusedByName) {
   refused("\"version\":3", "\"version\":30000000000", "version");
   refused("\"tile\":1", "\"tile\":1.5", "stages[0].tactic.tile");
   refused("\"unix_ms\":17", "\"unix_ms\":-17", "unix_ms");
+  refused("\"unix_ms\":17", "\"unix_ms\":100017", "unix_ms");
   refused("\"problem\":\"fused_moe hidden=64\"", "\"problem\":\"\"", "problem");
+}
+
+// A filter takes what is earlier than a time; there is none after the last one.
+TEST_F(TransferTest, WhateverDateIsTakenCanBeExportedAndPruned) {
+  auto database = open();
+  MeasurementRecord last = race_record(1);
+  last.unix_ms = 253402300799999;  // The last millisecond of the year 9999.
+  MeasurementRecord beyond = race_record(2);
+  beyond.unix_ms = std::numeric_limits<int64_t>::max();
+  RunRecord run{sample_run(), 1700000000000};
+  run.run.unix_ms = beyond.unix_ms;
+  const std::string good = to_line(last, {}) + "\n";
+  const Imported result = imported(*database, good + to_line(beyond, {}) + "\n" + to_line(run, {}));
+  EXPECT_EQ(result.measurements, 1);
+  EXPECT_EQ(result.bad_lines, 2);
+  EXPECT_EQ(exported(*database), good);
+  const auto pruned = prune(*database, {});
+  ASSERT_TRUE(pruned.ok()) << pruned.error().message;
+  EXPECT_EQ(pruned->measurements, 1);
+  EXPECT_EQ(found_in(*database).size(), 0u);
 }
 
 // Whatever comes in: an error or an entry that goes out and comes in again the same.
