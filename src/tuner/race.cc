@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <deque>
 #include <numeric>
 
 #include "base/random.h"
@@ -20,12 +21,21 @@ constexpr int kExploredPerRound = 16;   // A throttled round is repeated: this b
 constexpr int kFruitless = 12;
 constexpr double kLikely = 1.1;    // Expected within this of the best: tried before exploring ends.
 constexpr size_t kLookAhead = 64;  // Tries told to the compilers before they come.
-constexpr int kFirmSamples = 3;    // With fewer, a stored time is worth another try.
+// Where compilers do not keep up, tries are chosen this many before they come, at most; more by a
+// few with each try of which compiling was most, fewer with each that hardly waited.
+constexpr int kMostBacklog = 24;
+constexpr int kBacklogStep = 3;
+constexpr double kMostlyCompiling = 0.5;
+constexpr int kFirmSamples = 3;  // With fewer, a stored time is worth another try.
 
 class Race {
  public:
   Race(Meter& meter, const RaceTask& task, std::vector<Contender> contenders)
-      : meter_(meter), task_(task), policy_(meter.policy()), contenders_(std::move(contenders)) {}
+      : meter_(meter),
+        task_(task),
+        policy_(meter.policy()),
+        contenders_(std::move(contenders)),
+        backlog_(task.backlog) {}
 
   RaceResult run() {
     recall();
@@ -44,6 +54,8 @@ class Race {
   int best_expected(const std::vector<bool>& taken) const;
   int neighbour_of_best(const std::vector<bool>& taken) const;
   int far_off(int step, const std::vector<bool>& taken) const;
+  void choose(int& step);
+  bool explore_next();
   void look_ahead(int step);
   bool waits(size_t index, const std::vector<bool>& taken) const {
     return contenders_[index].state == State::kWaiting && !taken[index];
@@ -66,6 +78,8 @@ class Race {
   const RaceTask& task_;
   const MeasurementPolicy& policy_;
   std::vector<Contender> contenders_;
+  std::deque<size_t> chosen_;  // To be explored, in this order.
+  int backlog_;                // How many are chosen ahead.
   int round_ = 0;
   bool stopped_ = false;
   bool converged_ = false;  // Exploring came to an end of its own.
@@ -111,7 +125,6 @@ void Race::recall() {
 void Race::explore() {
   const double start = meter_.elapsed_s();
   const double until = start + policy_.explore_share * (task_.deadline_s - start);
-  const std::vector<bool> none(contenders_.size());
   // What an earlier race tried counts: it ended where it had converged.
   auto fruitless = static_cast<int>(
       std::count_if(contenders_.begin(), contenders_.end(),
@@ -119,17 +132,15 @@ void Race::explore() {
   for (int step = 0; !stopped_;) {
     int explored = 0;
     while (explored < kExploredPerRound && !meter_.over(until)) {
-      const int index = next_to_explore(step, none);
-      converged_ = index < 0 || (fruitless >= kFruitless && nothing_likely_waits()) ||
-                   (settled_ && !contenders_[static_cast<size_t>(index)].pinned);
+      choose(step);
+      converged_ = chosen_.empty() || (fruitless >= kFruitless && nothing_likely_waits()) ||
+                   (settled_ && !contenders_[chosen_.front()].pinned);
       if (converged_) break;
-      if (explored % (kExploredPerRound / 2) == 0) look_ahead(step);
-      ++step;
+      if (explored % (kExploredPerRound / 4) == 0) look_ahead(step);
       ++explored;
-      // One at a time, so that the next choice knows this one's result.
       const Contender* before = best();
       const double best_us = before == nullptr ? 0 : before->time.median_us;
-      if (!sample_all({index})) break;
+      if (!explore_next()) break;
       const Contender* after = best();
       const bool is_better =
           after != nullptr &&
@@ -141,10 +152,41 @@ void Race::explore() {
   }
 }
 
+// One at a time, so that the next choice knows this one's result; but where compilers do not keep
+// up, waiting for what was only now chosen would cost more than that is worth.
+void Race::choose(int& step) {
+  std::vector<bool> taken(contenders_.size());
+  for (const size_t index : chosen_) taken[index] = true;
+  while (std::ssize(chosen_) <= backlog_) {
+    const int index = next_to_explore(step, taken);
+    if (index < 0) return;
+    ++step;
+    taken[static_cast<size_t>(index)] = true;
+    chosen_.push_back(static_cast<size_t>(index));
+  }
+}
+
+// Whether to go on.
+bool Race::explore_next() {
+  const auto index = static_cast<int>(chosen_.front());
+  chosen_.pop_front();
+  const double begin_s = meter_.elapsed_s();
+  const double compiled_s = meter_.report().spent.compile;
+  if (!sample_all({index})) return false;
+  const double took_s = meter_.elapsed_s() - begin_s;
+  const bool is_waiting = meter_.report().spent.compile - compiled_s > kMostlyCompiling * took_s;
+  backlog_ = std::clamp(backlog_ + (is_waiting ? kBacklogStep : -1), 0, kMostBacklog);
+  return true;
+}
+
 void Race::look_ahead(int step) {
   std::vector<bool> taken(contenders_.size());
   std::vector<Candidate> ahead;
-  for (size_t i = 0; i < kLookAhead; ++i) {
+  for (const size_t index : chosen_) {
+    taken[index] = true;
+    ahead.push_back(contenders_[index].candidate);
+  }
+  for (size_t i = chosen_.size(); i < kLookAhead; ++i) {
     const int index = next_to_explore(step + static_cast<int>(i), taken);
     if (index < 0) break;
     taken[static_cast<size_t>(index)] = true;
@@ -408,6 +450,7 @@ bool Race::may_fit_later() const {
 RaceResult Race::finish() {
   RaceResult result;
   result.noise = noise();
+  result.backlog = backlog_;
   result.complete = decided() && converged_;
   const Contender* leader = best();
   if (task_.is_search && result.complete && leader != nullptr && !may_fit_later())

@@ -102,7 +102,8 @@ Status race_and_decide(TuneState& state, BucketSearch& search) {
     const double now = meter.elapsed_s();
     if (resolved == std::ssize(state.buckets) || end - now < kWorthAPass * budget) break;
     const int before = meter.report().measurements;
-    race_on(state, search, now + (1 - state.request.policy.confirm_share) * (end - now));
+    MOETUNE_RETURN_IF_ERROR(
+        race_on(state, search, now + (1 - state.request.policy.confirm_share) * (end - now)));
     check_exactly(state, end);
     MOETUNE_RETURN_IF_ERROR(confirm_buckets(state, end));
     const bool is_idle =

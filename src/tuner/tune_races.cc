@@ -5,6 +5,7 @@
 #include <numeric>
 #include <span>
 
+#include "base/status_macros.h"
 #include "tuner/tune_state.h"
 
 namespace moetune {
@@ -79,6 +80,20 @@ std::vector<double> race_weights(const TuneState& state, double smallest_us) {
   return weights;
 }
 
+// Whether the bucket can be raced: how its calls are sampled is known, from measuring the default
+// if from nothing else. An error where the default fails wherever it runs.
+Result<bool> set_up(TuneState& state, BucketState& bucket) {
+  if (bucket.default_failed) return false;
+  const auto setting = state.meter.setting(state.spot(bucket.tokens, bucket.scale),
+                                           state.space.fallback(bucket.tokens));
+  if (setting.ok()) return true;
+  if (setting.error().code == ErrorCode::kInterrupted) return false;
+  if (holds_everywhere(setting.error().code)) return setting.error();
+  state.meter.report().warnings.push_back(setting.error().message);
+  bucket.default_failed = true;
+  return false;
+}
+
 // Upwards: small sizes are cheap and leave time to the large ones, which start from what won below.
 Status race_upwards(TuneState& state, BucketSearch& search, double end_s) {
   const size_t groups = state.space.groups().size();
@@ -96,13 +111,8 @@ Status race_upwards(TuneState& state, BucketSearch& search, double end_s) {
     state.begin_step(Step::kRaces, i, deadline);
     if (state.meter.over(deadline)) continue;
     state.meter.begin("check", bucket.tokens, 0);
-    const auto setting = state.meter.setting(spot, state.space.fallback(bucket.tokens));
-    if (!setting.ok()) {
-      if (setting.error().code == ErrorCode::kInterrupted) continue;
-      if (holds_everywhere(setting.error().code)) return setting.error();
-      state.meter.report().warnings.push_back(setting.error().message);
-      continue;
-    }
+    MOETUNE_ASSIGN_OR_RETURN(const bool is_set, set_up(state, bucket));
+    if (!is_set) continue;
     for (size_t group = 0; group < groups; ++group) {
       const double now = state.meter.elapsed_s();
       const double share = (deadline - now) / static_cast<double>(groups - group);
@@ -117,10 +127,10 @@ Status race_upwards(TuneState& state, BucketSearch& search, double end_s) {
   return {};
 }
 
-// Downwards, with what is left of the time: unfinished searches go on, and what won above is tried
-// below.
-void race_downwards(TuneState& state, BucketSearch& search, std::span<const size_t> groups,
-                    double end_s) {
+// Downwards, with what is left of the time: unfinished searches go on, those that had no time yet
+// begin, and what won above is tried below.
+Status race_downwards(TuneState& state, BucketSearch& search, std::span<const size_t> groups,
+                      double end_s) {
   state.begin_step(Step::kRaces, state.buckets.size(), end_s);
   const auto wants_more = [&](const BucketState& bucket) {
     return !bucket.evidence.resolved && std::any_of(groups.begin(), groups.end(), [&](size_t g) {
@@ -132,10 +142,10 @@ void race_downwards(TuneState& state, BucketSearch& search, std::span<const size
     if (bucket.evidence.resolved) continue;
     for (const size_t group : groups) {
       SearchResult& found = bucket.searches[group];
-      if (found.fallback_us <= 0) continue;
       std::vector<Candidate> incumbents;
       if (i + 1 < state.buckets.size()) add_winner(state, i + 1, group, incumbents);
       if (i > 0) add_winner(state, i - 1, group, incumbents);
+      if (found.fallback_us <= 0) add_suggestions(state, i, incumbents);
       const bool nothing_new =
           std::all_of(incumbents.begin(), incumbents.end(),
                       [&](const Candidate& candidate) { return has_raced(found, candidate); });
@@ -144,12 +154,15 @@ void race_downwards(TuneState& state, BucketSearch& search, std::span<const size
           state.buckets.begin(), state.buckets.begin() + static_cast<ptrdiff_t>(i), wants_more);
       const double share = (end_s - now) / static_cast<double>(others + 1);
       if (state.meter.over(end_s) || (found.complete && nothing_new)) continue;
+      MOETUNE_ASSIGN_OR_RETURN(const bool is_set, set_up(state, bucket));
+      if (!is_set) continue;
       SearchResult again =
           search.run(state.space.groups()[group], state.spot(bucket.tokens, bucket.scale),
                      now + share, incumbents);
       if (!again.ranking.empty() && again.fallback_us > 0) found = std::move(again);
     }
   }
+  return {};
 }
 
 }  // namespace
@@ -159,13 +172,12 @@ Status race_buckets(TuneState& state, BucketSearch& search, double end_s) {
   if (Status status = race_upwards(state, search, end_s); !status.ok()) return status;
   std::vector<size_t> groups(state.space.groups().size());
   std::iota(groups.begin(), groups.end(), size_t{0});
-  race_downwards(state, search, groups, end_s);
-  return {};
+  return race_downwards(state, search, groups, end_s);
 }
 
-void race_on(TuneState& state, BucketSearch& search, double end_s) {
+Status race_on(TuneState& state, BucketSearch& search, double end_s) {
   state.meter.use_layouts(state.layout_group().layouts);
-  race_downwards(state, search, std::span(&state.group, 1), end_s);
+  return race_downwards(state, search, std::span(&state.group, 1), end_s);
 }
 
 }  // namespace moetune

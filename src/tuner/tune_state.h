@@ -18,6 +18,7 @@ struct BucketState {
   double importance = 1;
   Scale scale = Scale::kFull;          ///< Of its races.
   Scale confirm_scale = Scale::kFull;  ///< Of its confirmation, vetoes and interval ends.
+  bool default_failed = false;         ///< At this size alone: a warning says why.
   std::vector<SearchResult> searches;  ///< By layout group.
   Candidate chosen;
   bool is_default = true;
@@ -82,8 +83,9 @@ std::string utc_now();
 
 /// Races every bucket in every layout group until `end_s`. An error where the default itself fails.
 Status race_buckets(TuneState& state, BucketSearch& search, double end_s);
-/// Goes on with the races of buckets that are not resolved and whose search is not complete.
-void race_on(TuneState& state, BucketSearch& search, double end_s);
+/// Goes on with the races of buckets that are not resolved and whose search is not complete. Errors
+/// as race_buckets().
+Status race_on(TuneState& state, BucketSearch& search, double end_s);
 /// Whether another layout than the default's makes the better plan. If so it becomes the state's
 /// group, every bucket has its choice, and nothing is left to confirm: there is no falling back to
 /// the default within such a plan.

@@ -123,8 +123,8 @@ inline ListedWeights::Expert plain_weights(const FusedMoeSpec& spec, WeightSourc
 /// How the kernel below sums, and what it may do wrong.
 struct KernelOptions {
   size_t lanes = 1;  ///< Partial sums of a dot product: another order of additions for each number.
-  bool fp8_sums = false;  ///< Sums as Hopper's tensor cores make them of products of e4m3.
-  bool rounds_gate_up = false;        ///< To bf16, as kernels of serving engines do.
+  bool fp8_sums = false;        ///< Sums as Hopper's tensor cores make them of products of e4m3.
+  bool rounds_gate_up = false;  ///< To bf16, as kernels of serving engines do.
   bool weights_before_gemm2 = false;  ///< Applies routing weights to h before it is rounded: not
                                       ///< the definition, but defensible.
   std::function<void(int64_t expert, ListedWeights::Expert&)> spoil_weights;
@@ -230,8 +230,8 @@ inline std::vector<float> run_kernel(const FusedMoeSpec& spec, WeightSource& sou
         return options.fp8_sums ? dot_fp8(a, b, count) : dot_f32(a, b, count, options.lanes);
       };
       const auto w13_row = [&](size_t row) {
-        const float sum = dot(&w.w13[row * hidden], x.data(), hidden) +
-                          (spec.bias ? w.w13_bias[row] : 0.0f);
+        const float sum =
+            dot(&w.w13[row * hidden], x.data(), hidden) + (spec.bias ? w.w13_bias[row] : 0.0f);
         return options.rounds_gate_up ? round_to_bf16(sum) : sum;
       };
       for (size_t i = 0; i < intermediate; ++i) {

@@ -96,8 +96,8 @@ struct Bench {
   // What a serving engine's kernel makes of the case, by tensor cores for fp8.
   void set_engine_output() {
     const auto workload = parse_workload(c.workload).value();
-    const MoeInputs inputs = make_inputs(spec, workload, c.tokens, DataKind::kRealistic, c.seed, 0)
-                                 .value();
+    const MoeInputs inputs =
+        make_inputs(spec, workload, c.tokens, DataKind::kRealistic, c.seed, 0).value();
     set_output(testing_moe::run_kernel(spec, bench->weights(Scale::kFull), inputs,
                                        {.fp8_sums = true, .rounds_gate_up = true}));
   }

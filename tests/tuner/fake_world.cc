@@ -129,6 +129,7 @@ Result<CheckOutput> FakeExecutor::check(const Candidate& candidate, int sample,
   const int times = world_.times_checked[candidate.text()]++;
   const std::string reason = world_.wrong ? world_.wrong(candidate, case_, times) : "";
   CheckOutput out;
+  out.compile_seconds = world_.compile_s;
   const auto* bytes = reinterpret_cast<const std::byte*>(reason.data());
   out.storage.emplace_back(bytes, bytes + reason.size());
   out.outputs.push_back(

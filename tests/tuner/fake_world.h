@@ -122,6 +122,7 @@ class FakeWorld {
   std::function<std::string(const Candidate&, const Case&, int times_checked)>
       wrong;                                                   ///< Reason, or right.
   std::function<Status(const Candidate&, const Case&)> fault;  ///< Fails to compile or run.
+  double compile_s = 0;  ///< What compiling took, as the next checks tell; `fault` spends it.
   std::function<double(const Candidate&, const Case&, double us)> lie;  ///< Reported time.
   std::function<void()> on_sample;
   std::function<void(std::span<const Candidate>, bool is_loaded)> on_prefetch;

@@ -190,8 +190,7 @@ class MoeWorkbench final : public Workbench {
         sample_rows(spec_, made, options_.reference_rows, expected.what.seed);
     const Tensors arguments = call_arguments(spec_, made, nullptr);
     MOETUNE_ASSIGN_OR_RETURN(
-        expected.reference,
-        reference_rows(spec_, *weights_, arguments, checked, options_.threads));
+        expected.reference, reference_rows(spec_, *weights_, arguments, checked, options_.threads));
     return {};
   }
 

@@ -33,8 +33,8 @@ struct MoeWorkbenchOptions {
   size_t last_level_cache_bytes =
       32u << 20;    ///< Scale::kSubset holds as many experts as exceed three times this.
   int threads = 1;  ///< For inputs, references and comparisons.
-  /// Kernels of serving engines are judged too: with activations of fp8, outputs need to be no closer
-  /// than fp8_product_limits() (verify.h). Realistic data only.
+  /// Kernels of serving engines are judged too: with activations of fp8, outputs need to be no
+  /// closer than fp8_product_limits() (verify.h). Realistic data only.
   bool accepts_fp8_products = false;
 };
 

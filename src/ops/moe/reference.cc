@@ -277,8 +277,7 @@ Result<ReferenceRows> reference_rows(const FusedMoeSpec& spec, WeightSource& wei
       shares.push_back({row, 1.0, {}});
     }
   }
-  MOETUNE_RETURN_IF_ERROR(
-      compute_shares(spec, weights, args, tokens, threads, by_expert, shares));
+  MOETUNE_RETURN_IF_ERROR(compute_shares(spec, weights, args, tokens, threads, by_expert, shares));
 
   const auto hidden = static_cast<size_t>(spec.hidden);
   std::vector<double> sums(tokens.size() * hidden);
