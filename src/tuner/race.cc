@@ -2,11 +2,12 @@
 
 #include <algorithm>
 #include <cmath>
-#include <deque>
 #include <numeric>
+#include <optional>
 
 #include "base/random.h"
 #include "base/statistics.h"
+#include "tuner/effects.h"
 
 namespace moetune {
 namespace {
@@ -21,21 +22,12 @@ constexpr int kExploredPerRound = 16;   // A throttled round is repeated: this b
 constexpr int kFruitless = 12;
 constexpr double kLikely = 1.1;    // Expected within this of the best: tried before exploring ends.
 constexpr size_t kLookAhead = 64;  // Tries told to the compilers before they come.
-// Where compilers do not keep up, tries are chosen this many before they come, at most; more by a
-// few with each try of which compiling was most, fewer with each that hardly waited.
-constexpr int kMostBacklog = 24;
-constexpr int kBacklogStep = 3;
-constexpr double kMostlyCompiling = 0.5;
-constexpr int kFirmSamples = 3;  // With fewer, a stored time is worth another try.
+constexpr int kFirmSamples = 3;    // With fewer, a stored time is worth another try.
 
 class Race {
  public:
   Race(Meter& meter, const RaceTask& task, std::vector<Contender> contenders)
-      : meter_(meter),
-        task_(task),
-        policy_(meter.policy()),
-        contenders_(std::move(contenders)),
-        backlog_(task.backlog) {}
+      : meter_(meter), task_(task), policy_(meter.policy()), contenders_(std::move(contenders)) {}
 
   RaceResult run() {
     recall();
@@ -52,10 +44,10 @@ class Race {
   int next_to_explore(int step, const std::vector<bool>& taken) const;
   bool nothing_likely_waits() const;
   int best_expected(const std::vector<bool>& taken) const;
+  int best_predicted(const std::vector<bool>& taken) const;
   int neighbour_of_best(const std::vector<bool>& taken) const;
   int far_off(int step, const std::vector<bool>& taken) const;
-  void choose(int& step);
-  bool explore_next();
+  void predict();
   void look_ahead(int step);
   bool waits(size_t index, const std::vector<bool>& taken) const {
     return contenders_[index].state == State::kWaiting && !taken[index];
@@ -78,8 +70,8 @@ class Race {
   const RaceTask& task_;
   const MeasurementPolicy& policy_;
   std::vector<Contender> contenders_;
-  std::deque<size_t> chosen_;  // To be explored, in this order.
-  int backlog_;                // How many are chosen ahead.
+  std::optional<Effects> effects_;
+  std::vector<double> predicted_us_;  // Empty: nothing to tell from yet.
   int round_ = 0;
   bool stopped_ = false;
   bool converged_ = false;  // Exploring came to an end of its own.
@@ -125,6 +117,7 @@ void Race::recall() {
 void Race::explore() {
   const double start = meter_.elapsed_s();
   const double until = start + policy_.explore_share * (task_.deadline_s - start);
+  const std::vector<bool> none(contenders_.size());
   // What an earlier race tried counts: it ended where it had converged.
   auto fruitless = static_cast<int>(
       std::count_if(contenders_.begin(), contenders_.end(),
@@ -132,15 +125,18 @@ void Race::explore() {
   for (int step = 0; !stopped_;) {
     int explored = 0;
     while (explored < kExploredPerRound && !meter_.over(until)) {
-      choose(step);
-      converged_ = chosen_.empty() || (fruitless >= kFruitless && nothing_likely_waits()) ||
-                   (settled_ && !contenders_[chosen_.front()].pinned);
+      predict();
+      const int index = next_to_explore(step, none);
+      converged_ = index < 0 || (fruitless >= kFruitless && nothing_likely_waits()) ||
+                   (settled_ && !contenders_[static_cast<size_t>(index)].pinned);
       if (converged_) break;
       if (explored % (kExploredPerRound / 4) == 0) look_ahead(step);
+      ++step;
       ++explored;
+      // One at a time, so that the next choice knows this one's result.
       const Contender* before = best();
       const double best_us = before == nullptr ? 0 : before->time.median_us;
-      if (!explore_next()) break;
+      if (!sample_all({index})) break;
       const Contender* after = best();
       const bool is_better =
           after != nullptr &&
@@ -152,41 +148,10 @@ void Race::explore() {
   }
 }
 
-// One at a time, so that the next choice knows this one's result; but where compilers do not keep
-// up, waiting for what was only now chosen would cost more than that is worth.
-void Race::choose(int& step) {
-  std::vector<bool> taken(contenders_.size());
-  for (const size_t index : chosen_) taken[index] = true;
-  while (std::ssize(chosen_) <= backlog_) {
-    const int index = next_to_explore(step, taken);
-    if (index < 0) return;
-    ++step;
-    taken[static_cast<size_t>(index)] = true;
-    chosen_.push_back(static_cast<size_t>(index));
-  }
-}
-
-// Whether to go on.
-bool Race::explore_next() {
-  const auto index = static_cast<int>(chosen_.front());
-  chosen_.pop_front();
-  const double begin_s = meter_.elapsed_s();
-  const double compiled_s = meter_.report().spent.compile;
-  if (!sample_all({index})) return false;
-  const double took_s = meter_.elapsed_s() - begin_s;
-  const bool is_waiting = meter_.report().spent.compile - compiled_s > kMostlyCompiling * took_s;
-  backlog_ = std::clamp(backlog_ + (is_waiting ? kBacklogStep : -1), 0, kMostBacklog);
-  return true;
-}
-
 void Race::look_ahead(int step) {
   std::vector<bool> taken(contenders_.size());
   std::vector<Candidate> ahead;
-  for (const size_t index : chosen_) {
-    taken[index] = true;
-    ahead.push_back(contenders_[index].candidate);
-  }
-  for (size_t i = chosen_.size(); i < kLookAhead; ++i) {
+  for (size_t i = 0; i < kLookAhead; ++i) {
     const int index = next_to_explore(step + static_cast<int>(i), taken);
     if (index < 0) break;
     taken[static_cast<size_t>(index)] = true;
@@ -207,16 +172,74 @@ int Race::next_to_explore(int step, const std::vector<bool>& taken) const {
   for (size_t i = 0; i < contenders_.size(); ++i) {
     if (contenders_[i].pinned && waits(i, taken)) return static_cast<int>(i);
   }
-  // Of four, two that ran well nearby, one next to the best so far, one from anywhere.
-  const bool from_anywhere = step % 4 == 3;
-  if (!from_anywhere) {
-    const int choices[] = {best_expected(taken), neighbour_of_best(taken)};
-    const int preferred = step % 4 == 2 ? 1 : 0;
-    for (int choice : {choices[preferred], choices[1 - preferred]}) {
-      if (choice >= 0) return choice;
-    }
+  // Of four, one that ran well nearby, one that the model takes for the fastest, one next to the
+  // best so far, one from anywhere.
+  const auto first_of = [&](auto... kinds) {
+    int found = -1;
+    ((found < 0 ? void(found = (this->*kinds)(taken)) : void()), ...);
+    return found;
+  };
+  int found = -1;
+  switch (step % 4) {
+    case 0:
+      found = first_of(&Race::best_expected, &Race::best_predicted, &Race::neighbour_of_best);
+      break;
+    case 1:
+      found = first_of(&Race::best_predicted, &Race::best_expected, &Race::neighbour_of_best);
+      break;
+    case 2: found = first_of(&Race::neighbour_of_best, &Race::best_expected); break;
+    default: break;
   }
-  return far_off(step, taken);
+  return found >= 0 ? found : far_off(step, taken);
+}
+
+// From what was tried here, and, for less, what ran at a neighbouring size.
+void Race::predict() {
+  constexpr double kWeightFromNearby = 0.2;
+  constexpr size_t kFewest = 4;
+  constexpr size_t kMostValues = 100;  // Beyond this, fitting would cost more than it tells.
+  if (!task_.is_search || (effects_ && effects_->values() > kMostValues)) return;
+  if (!effects_) {
+    std::vector<const Candidate*> points;
+    for (const Contender& contender : contenders_) points.push_back(&contender.candidate);
+    effects_.emplace(points);
+    if (effects_->values() > kMostValues) return;
+  }
+  std::vector<Effects::Try> tries;
+  double log_level = 0;  // Of a time here over what was expected.
+  int compared = 0;
+  const auto is_tried = [](const Contender& c) {
+    return c.time.samples > 0 && c.state != State::kRejected;
+  };
+  for (size_t i = 0; i < contenders_.size(); ++i) {
+    const Contender& contender = contenders_[i];
+    if (!is_tried(contender)) continue;
+    tries.push_back({i, contender.time.median_us});
+    if (contender.expected <= 0) continue;
+    log_level += std::log(contender.time.median_us / contender.expected);
+    ++compared;
+  }
+  if (tries.empty()) return;
+  const double level = compared > 0 ? std::exp(log_level / compared) : best()->time.median_us;
+  for (size_t i = 0; i < contenders_.size(); ++i) {
+    const Contender& contender = contenders_[i];
+    if (contender.state != State::kWaiting || contender.expected <= 0) continue;
+    tries.push_back({i, level * contender.expected, kWeightFromNearby});
+  }
+  if (tries.size() < kFewest) return;
+  effects_->fit(tries);
+  predicted_us_.resize(contenders_.size());
+  for (size_t i = 0; i < contenders_.size(); ++i) predicted_us_[i] = effects_->us(i);
+}
+
+int Race::best_predicted(const std::vector<bool>& taken) const {
+  int found = -1;
+  for (size_t i = 0; i < predicted_us_.size(); ++i) {
+    if (contenders_[i].expected > policy_.hopeless || !waits(i, taken)) continue;
+    if (found < 0 || predicted_us_[i] < predicted_us_[static_cast<size_t>(found)])
+      found = static_cast<int>(i);
+  }
+  return found;
 }
 
 // Of those that ran within sight of the best at a neighbouring size.
@@ -450,7 +473,6 @@ bool Race::may_fit_later() const {
 RaceResult Race::finish() {
   RaceResult result;
   result.noise = noise();
-  result.backlog = backlog_;
   result.complete = decided() && converged_;
   const Contender* leader = best();
   if (task_.is_search && result.complete && leader != nullptr && !may_fit_later())

@@ -1,9 +1,9 @@
 // Racing: many candidates, samples in turns, and the slow ones leave early.
 //
 // A race has two parts. Exploring takes one sample of each candidate in an order that pays off even
-// if time runs out half way: what is known to run well nearby, neighbours of the best so far (they
-// differ in one parameter), and points spread over the rest of the space. The longer compilers keep
-// it waiting, the further ahead it chooses. Then rounds: one sample of each that is left, in a new
+// if time runs out half way: what is known to run well nearby, what a model of the parameters'
+// effects takes for the fastest, neighbours of the best so far (they differ in one parameter), and
+// points spread over the rest of the space. Then rounds: one sample of each that is left, in a new
 // order every round, until the order is clear or the time is up. A race can stop after any sample
 // and still has a ranking.
 #pragma once
@@ -43,7 +43,6 @@ struct RaceTask {
   /// The contenders are all tactics of a stage: whether all was explored is remembered for later
   /// runs.
   bool is_search = false;
-  int backlog = 0;  ///< The last race's, where compiling is the same.
 };
 
 struct RaceResult {
@@ -53,7 +52,6 @@ struct RaceResult {
   bool complete = false;  ///< All were tried, or all that is likely and many in vain; and more
                           ///< samples would not change the order.
   double noise = 0;       ///< Relative spread of one sample.
-  int backlog = 0;        ///< Tries chosen ahead in the end, so that nobody waited for compilers.
 };
 
 /// Races contenders at a spot whose setting the meter knows.

@@ -17,7 +17,7 @@ namespace {
 
 // Of the budget, kept for the intervals' ends.
 constexpr double kIntervalShare = 0.1;
-// Another pass over what is not resolved is begun with this share of the budget at the least.
+// Another pass over what is open is begun with this share of the budget at the least.
 constexpr double kWorthAPass = 0.03;
 constexpr int kMostPasses = 8;
 // A pass that measured nothing and took less than this share of the budget had nothing to do; one
@@ -83,7 +83,7 @@ Plan empty_plan(const TuneRequest& request) {
 }
 
 // The whole of it: races; then another layout, or each bucket by itself; and with what is left of
-// the time, again what is not resolved.
+// the time, again what is not resolved or may have something faster.
 Status race_and_decide(TuneState& state, BucketSearch& search) {
   Meter& meter = state.meter;
   const double budget = state.request.budget_s;
@@ -100,7 +100,9 @@ Status race_and_decide(TuneState& state, BucketSearch& search) {
                                         [](const BucketState& b) { return b.evidence.resolved; });
     meter.set_buckets_done(static_cast<int>(resolved));
     const double now = meter.elapsed_s();
-    if (resolved == std::ssize(state.buckets) || end - now < kWorthAPass * budget) break;
+    const bool is_done = std::none_of(state.buckets.begin(), state.buckets.end(),
+                                      [&](const BucketState& b) { return state.is_open(b); });
+    if (is_done || end - now < kWorthAPass * budget) break;
     const int before = meter.report().measurements;
     MOETUNE_RETURN_IF_ERROR(
         race_on(state, search, now + (1 - state.request.policy.confirm_share) * (end - now)));

@@ -244,6 +244,25 @@ std::vector<double> confirm_weights(const TuneState& state) {
 
 }  // namespace
 
+namespace {
+
+// A gain that was confirmed is given up for a larger one that was confirmed too, and for nothing
+// else. Both are over the default, at its side.
+void keep_the_better(BucketState& bucket) {
+  if (!bucket.before) return;
+  const bool is_better =
+      !bucket.is_default && bucket.evidence.resolved &&
+      (bucket.before->is_default || bucket.evidence.speedup > bucket.before->evidence.speedup);
+  if (!is_better) {
+    bucket.chosen = std::move(bucket.before->chosen);
+    bucket.is_default = bucket.before->is_default;
+    bucket.evidence = std::move(bucket.before->evidence);
+  }
+  bucket.before.reset();
+}
+
+}  // namespace
+
 Status confirm_buckets(TuneState& state, double end_s) {
   state.meter.use_layouts(state.layout_group().layouts);
   const std::vector<double> weights = confirm_weights(state);
@@ -258,6 +277,7 @@ Status confirm_buckets(TuneState& state, double end_s) {
     if (Status status = BucketConfirmation(state, bucket, deadline).run(); !status.ok()) {
       return status;
     }
+    keep_the_better(bucket);
   }
   return {};
 }

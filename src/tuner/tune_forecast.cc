@@ -106,8 +106,10 @@ class Forecast {
     const double pace_s = pace(Step::kConfirmations, &BucketState::confirmed_s, kConfirmSamples);
     const bool is_confirming = at_.step == Step::kConfirmations;
     for (size_t i = 0; i < state_.buckets.size(); ++i) {
-      if (state_.buckets[i].evidence.resolved) continue;
       // What stays open is taken up again while time lasts.
+      const SearchResult& search = state_.buckets[i].searches[state_.group];
+      if (search.fallback_us > 0 && !search.complete) return std::max(now, state_.confirm_end_s);
+      if (state_.buckets[i].evidence.resolved) continue;
       const bool was_tried = is_confirming && i < at_.index;
       if (was_tried || state_.buckets[i].confirmed_s > 0)
         return std::max(now, state_.confirm_end_s);

@@ -94,6 +94,25 @@ Result<bool> set_up(TuneState& state, BucketState& bucket) {
   return false;
 }
 
+// Where a race that went on has a faster winner than what the bucket was resolved to be.
+void reopen_if_faster(const TuneState& state, BucketState& bucket) {
+  const SearchResult& search = bucket.searches[state.group];
+  const Candidate now = bucket.is_default ? state.space.fallback(bucket.tokens) : bucket.chosen;
+  if (search.ranking.empty()) return;
+  bucket.evidence.candidates = search.tried;
+  bucket.evidence.rejected = search.rejected;
+  const Contender& best = search.ranking.front();
+  const auto mine = std::find_if(search.ranking.begin(), search.ranking.end(),
+                                 [&](const Contender& c) { return c.candidate == now; });
+  const double least_gain = 1 + state.meter.policy().min_gain;
+  const bool is_faster =
+      mine != search.ranking.end() && mine->time.median_us > least_gain * best.time.median_us;
+  if (!is_faster) return;
+  bucket.before = Settled{bucket.chosen, bucket.is_default, bucket.evidence};
+  bucket.is_default = true;
+  bucket.evidence.resolved = false;
+}
+
 // Upwards: small sizes are cheap and leave time to the large ones, which start from what won below.
 Status race_upwards(TuneState& state, BucketSearch& search, double end_s) {
   const size_t groups = state.space.groups().size();
@@ -133,19 +152,19 @@ Status race_downwards(TuneState& state, BucketSearch& search, std::span<const si
                       double end_s) {
   state.begin_step(Step::kRaces, state.buckets.size(), end_s);
   const auto wants_more = [&](const BucketState& bucket) {
-    return !bucket.evidence.resolved && std::any_of(groups.begin(), groups.end(), [&](size_t g) {
-      return !bucket.searches[g].complete;
-    });
+    return std::any_of(groups.begin(), groups.end(),
+                       [&](size_t g) { return !bucket.searches[g].complete; });
   };
   for (size_t i = state.buckets.size(); i-- > 0;) {
     BucketState& bucket = state.buckets[i];
-    if (bucket.evidence.resolved) continue;
+    if (!state.is_open(bucket)) continue;
     for (const size_t group : groups) {
       SearchResult& found = bucket.searches[group];
       std::vector<Candidate> incumbents;
       if (i + 1 < state.buckets.size()) add_winner(state, i + 1, group, incumbents);
       if (i > 0) add_winner(state, i - 1, group, incumbents);
       if (found.fallback_us <= 0) add_suggestions(state, i, incumbents);
+      if (!bucket.is_default) incumbents.push_back(bucket.chosen);
       const bool nothing_new =
           std::all_of(incumbents.begin(), incumbents.end(),
                       [&](const Candidate& candidate) { return has_raced(found, candidate); });
@@ -160,6 +179,7 @@ Status race_downwards(TuneState& state, BucketSearch& search, std::span<const si
           search.run(state.space.groups()[group], state.spot(bucket.tokens, bucket.scale),
                      now + share, incumbents);
       if (!again.ranking.empty() && again.fallback_us > 0) found = std::move(again);
+      if (bucket.evidence.resolved) reopen_if_faster(state, bucket);
     }
   }
   return {};

@@ -208,10 +208,8 @@ RaceResult BucketSearch::race_stage(const Scope& scope, const Arm& arm, size_t s
                       deadline_s,
                       race_seed(scope.spot, where),
                       likely_later(scope, arm, stage + 1, base),
-                      /*is_search=*/true,
-                      backlog_};
+                      /*is_search=*/true};
   RaceResult raced = race(meter_, task, std::move(contenders));
-  backlog_ = raced.backlog;
   for (const Candidate& rejected : raced.rejected) {
     const MeasurementRecord* record = meter_.known().rejected(rejected, scope.spot);
     const bool everywhere = record != nullptr && holds_everywhere(record->rejected_as);

@@ -70,8 +70,7 @@ class BucketSearch {
   const CandidateSpace& space_;
   std::map<std::string, StageTimes> seen_;  // by runner, scheme and stage
   std::map<std::string, std::set<std::string>>
-      bad_;          // tactics that made a good candidate bad, likewise
-  int backlog_ = 0;  // How far the last race had to choose ahead of the compilers.
+      bad_;  // tactics that made a good candidate bad, likewise
   std::vector<Candidate> finalists_;
   std::set<std::string> tried_, rejected_;  // candidate texts, of this run
 };

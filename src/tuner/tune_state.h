@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -13,6 +14,13 @@
 
 namespace moetune {
 
+/// What a bucket was decided to be.
+struct Settled {
+  Candidate chosen;
+  bool is_default = true;
+  Evidence evidence;
+};
+
 struct BucketState {
   int64_t tokens = 0;
   double importance = 1;
@@ -23,6 +31,7 @@ struct BucketState {
   Candidate chosen;
   bool is_default = true;
   Evidence evidence;
+  std::optional<Settled> before;  ///< While something faster than that is being confirmed.
   // What it took so far, in seconds.
   double raced_s = 0;
   double confirmed_s = 0;
@@ -54,6 +63,12 @@ struct TuneState {
   /// Notes what is begun now, and what the step before took.
   void begin_step(Step step, size_t index, double until_s);
 
+  /// Whether more time may change what a bucket is: it is not resolved, or not all that is likely
+  /// was tried.
+  bool is_open(const BucketState& bucket) const {
+    return !bucket.evidence.resolved || !bucket.searches[group].complete;
+  }
+
   const LayoutGroup& layout_group() const { return space.groups()[group]; }
   Spot spot(int64_t tokens, Scale scale) const { return spot(tokens, scale, request.workload); }
   Spot spot(int64_t tokens, Scale scale, const std::string& workload) const {
@@ -83,8 +98,8 @@ std::string utc_now();
 
 /// Races every bucket in every layout group until `end_s`. An error where the default itself fails.
 Status race_buckets(TuneState& state, BucketSearch& search, double end_s);
-/// Goes on with the races of buckets that are not resolved and whose search is not complete. Errors
-/// as race_buckets().
+/// Goes on with the races of buckets that are open. One that is resolved and has a faster winner
+/// now is not resolved any more, and remembers what it was. Errors as race_buckets().
 Status race_on(TuneState& state, BucketSearch& search, double end_s);
 /// Whether another layout than the default's makes the better plan. If so it becomes the state's
 /// group, every bucket has its choice, and nothing is left to confirm: there is no falling back to
@@ -94,8 +109,8 @@ bool choose_other_layout(TuneState& state, double end_s);
 void check_exactly(TuneState& state, double end_s);
 /// Whether nothing stands against a candidate from check_exactly().
 bool is_exact(TuneState& state, const Candidate& candidate, int64_t tokens);
-/// Confirms the winner of each bucket that is not resolved against the default, and vetoes. An
-/// error where the default itself fails.
+/// Confirms the winner of each bucket that is not resolved against the default, and vetoes. What is
+/// no better than what it was before stays that. An error where the default itself fails.
 Status confirm_buckets(TuneState& state, double end_s);
 /// The plan's decisions: who runs at the buckets, and between them.
 std::vector<Decision> settle_intervals(TuneState& state);

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -63,6 +64,71 @@ TEST_F(CompileAheadTest, CompilersWorkWhileWeightsArePackedOnWhatIsTriedFirst) {
   EXPECT_EQ(waited_at_first_s_, 0) << "the default was ready when the weights were";
   EXPECT_LT(waited_s_, 0.1) << "and so was everything else";
   EXPECT_EQ(testing::kind_of(report->plan.decisions.back().candidate), "c");
+}
+
+// Eight compilers that take two seconds a candidate, and 300 candidates.
+class SlowCompilers : public ::testing::Test {
+ protected:
+  static constexpr int kCompilers = 8;
+  static constexpr double kSeconds = 2;
+
+  SlowCompilers() {
+    world_.on_prefetch = [this](std::span<const Candidate> candidates, bool) {
+      advance();
+      told_.clear();
+      for (const Candidate& candidate : candidates) told_.push_back(candidate.text());
+      advance();
+    };
+    world_.fault = [this](const Candidate& candidate, const Case&) -> Status {
+      advance();
+      const auto [found, is_new] = ready_s_.try_emplace(candidate.text(), world_.now_s + kSeconds);
+      world_.compile_s = std::max(0.0, found->second - world_.now_s);
+      waited_s_ += world_.compile_s;
+      world_.now_s += world_.compile_s;
+      tried_.insert(candidate.text());
+      return {};
+    };
+    world_.check_s = 0.2;
+    world_.budget_s = 60;
+  }
+
+  static std::vector<std::string> kinds() {
+    std::vector<std::string> names;
+    for (int i = 0; i < 300; ++i) names.push_back("k" + std::to_string(i));
+    return names;
+  }
+
+  // Each compiler that is free takes the first that it was told of.
+  void advance() {
+    while (!told_.empty()) {
+      double& free_s = *std::min_element(free_s_.begin(), free_s_.end());
+      if (free_s > world_.now_s) return;
+      const std::string next = told_.front();
+      told_.erase(told_.begin());
+      if (ready_s_.contains(next)) continue;
+      free_s = std::max(free_s, world_.now_s) + kSeconds;
+      ready_s_[next] = free_s;
+    }
+  }
+
+  std::unique_ptr<testing::FakeRunner> runner_ = testing::runner_with_kinds(kinds());
+  FakeWorld world_{{runner_.get()}, {4, 64}, [](const Candidate& c, int64_t, int, Scale) {
+                     return testing::kind_of(c) == "k211" ? 500.0 : 1000.0;
+                   }};
+  std::vector<double> free_s_ = std::vector<double>(kCompilers);
+  std::vector<std::string> told_;
+  std::map<std::string, double> ready_s_;
+  std::set<std::string> tried_;
+  double waited_s_ = 0;
+};
+
+TEST_F(SlowCompilers, AreToldEarlyEnoughThatTriesHardlyWait) {
+  world_.policy.explore_share = 1;
+  const auto report = world_.tune();
+  ASSERT_TRUE(report.ok()) << report.error().message;
+  EXPECT_LT(waited_s_, 0.25 * report->seconds);
+  EXPECT_GT(tried_.size(), 60u);
+  EXPECT_LT(ready_s_.size(), 2 * tried_.size()) << "most of what is compiled is tried";
 }
 
 TEST_F(CompileAheadTest, NothingIsCompiledWhereNothingIsMeasured) {

@@ -301,6 +301,43 @@ TEST(Tune, AllCandidatesOfABucketMeetTheSameCallsAndRoutings) {
   }
 }
 
+// One candidate that compiles for long takes the turns of all other sizes.
+TEST(Tune, SizesWhoseTurnPassedAreRacedAfterwards) {
+  const auto runner = runner_with_kinds({"default", "fast"});
+  FakeWorld world({runner.get()}, {4, 16, 64}, [](const Candidate& c, int64_t, int, Scale) {
+    return kind_of(c) == "fast" ? 500.0 : 1000.0;
+  });
+  world.budget_s = 60;
+  world.fault = [&](const Candidate& c, const Case& where) -> Status {
+    if (kind_of(c) == "fast" && where.tokens == 4 && world.now_s < 1020) world.now_s += 28;
+    return {};
+  };
+  const auto report = world.tune();
+  ASSERT_TRUE(report.ok()) << report.error().message;
+  for (const Decision& decision : report->plan.decisions)
+    EXPECT_EQ(kind_of(decision.candidate), "fast") << decision.tokens;
+}
+
+// The race of a moment finds something; what is left of the budget goes on from there.
+TEST(Tune, TimeThatIsLeftGoesOnWhereNotAllThatIsLikelyWasTried) {
+  std::vector<std::string> kinds = {"default"};
+  for (int i = 0; i < 200; ++i) kinds.push_back("k" + std::to_string(i));
+  const auto runner = runner_with_kinds(kinds);
+  FakeWorld world({runner.get()}, {64}, [](const Candidate& c, int64_t, int, Scale) {
+    return kind_of(c) == "default" ? 1000.0 : kind_of(c) == "k150" ? 500.0 : 900.0;
+  });
+  world.check_s = 0.1;
+  world.budget_s = 60;
+  world.policy.explore_share = 0.2;
+  const auto report = world.tune();
+  ASSERT_TRUE(report.ok()) << report.error().message;
+  const Decision& decision = report->plan.decisions.front();
+  EXPECT_EQ(kind_of(decision.candidate), "k150");
+  EXPECT_TRUE(decision.evidence.resolved);
+  EXPECT_NEAR(decision.evidence.speedup, 2, 0.1);
+  EXPECT_LE(report->seconds, world.budget_s + 0.5);
+}
+
 TEST(Tune, ADecisionHoldsUpToTheNextBucketUnlessItLosesThere) {
   // "few" is good up to 20 tokens and bad after; nobody else is good there.
   KindWorld kinds(
