@@ -47,6 +47,11 @@ class FusedExperts:
 class Offered(unittest.TestCase):
     LIMITS = {"arch": 90, "shared_bytes": 232448}
 
+    def setUp(self):
+        patch = mock.patch.object(engines, "CompilePool")
+        self.pools = patch.start()
+        self.addCleanup(patch.stop)
+
     def runner(self, version="1.0", limits=None, **problem):
         self.experts = FusedExperts()
         engine = engines.Engine("vllm", version, "/x", self.experts, default_config, self.experts.override_config)
@@ -110,6 +115,33 @@ class Offered(unittest.TestCase):
         self.assertEqual(why(BLOCK_SIZE_K=256, problem=self.ONE_SCALE), "")
         left = sum(not self.runner().excluded(self.runner().space().point(i), 4096) for i in range(0, 1920, 16))
         self.assertGreater(left, 50)
+
+    def test_compilers_warm_up_when_weights_arrive_and_not_before(self):
+        runner = self.runner()
+        runner.default(3)
+        runner.space()
+        runner.prefetch([runner.default(3)])
+        self.pools.assert_not_called()
+        call, weights, _ = definition.made_call(runner.moe, 3)
+        for _ in range(2):
+            runner.pack(weights)
+        self.pools.assert_called_once()
+        pool = self.pools.return_value
+        pool.warm_up.assert_called_once()
+        pool.prefetch.assert_not_called()
+        call.tokens = 3
+        runner.selected(call)
+        runner.prefetch([runner.default(3)])
+        runner.compile(runner.default(3), call)(call, weights)
+        self.assertEqual(pool.prefetch.call_args.args[0], [pool.claim.call_args.args[0]])
+
+    def test_nothing_compiles_ahead_without_a_gpu(self):
+        runner = self.runner(limits={"arch": 0, "shared_bytes": 0})
+        call, weights, _ = definition.made_call(runner.moe, 3)
+        runner.pack(weights)
+        runner.selected(call)
+        runner.prefetch([runner.default(3)])
+        self.pools.assert_not_called()
 
     def test_another_engine_or_triton_is_another_version(self):
         one = self.runner("1.0").version

@@ -4,17 +4,24 @@ A job is a text; what it means is the compiling module's affair: its make_compil
 children call with each. They share nothing with the host but that cache, die with it, and print nowhere.
 
     pool = CompilePool("moetune.host.vllm_moe", setup)
+    pool.warm_up()                     # seconds before the first job, where that is known
     pool.prefetch(["...", "..."])      # at once; replaces what was not begun
     pool.claim("...")                  # before the host compiles that itself
+
+Importing a compiler takes seconds, and longer where many processes do so at once. So one does, the server, and forks
+the others, the workers: the host makes a pair of sockets for each, and sends the server one end of it over the socket
+that is the server's standard input. A worker serves its socket, a line of JSON each way; the server does but fork.
 """
 
 import collections
 import contextlib
 import ctypes
+import gc
 import importlib
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -23,7 +30,7 @@ from .errors import one_line
 
 PR_SET_PDEATHSIG = 1
 MAX_WORKERS = 24
-MAX_DEATHS_AT_START = 2
+MAX_DEATHS = 2  # Of servers.
 
 
 def usual_workers():
@@ -32,7 +39,7 @@ def usual_workers():
 
 
 class CompilePool:
-    """Children that work through jobs in order. Thread-safe. Starts no child before the first job."""
+    """Children that work through jobs in order. Thread-safe. Starts no process before it is warmed up or has a job."""
 
     def __init__(self, module, setup, workers=None, say=None):
         """`setup` is JSON; `say` takes a line for people, of the first trouble: standard error by default."""
@@ -43,24 +50,33 @@ class CompilePool:
         self._queue = collections.deque()
         self._begun = set()
         self._running = set()
+        self._keeper = None
         self._threads = []
-        self._children = set()
-        self._deaths_at_start = 0
+        self._server = None
+        self._control = None  # The socket of a server that is ready to fork.
         self._warned = False
         self._closed = False
+
+    def warm_up(self):
+        """Starts the server, and returns at once."""
+        with self._changed:
+            if not self._keeper and not self._closed:
+                self._keeper = _start(self._keep_server)
 
     def prefetch(self, jobs):
         """Replaces what is queued; what was begun goes on, and what was compiled is not compiled again."""
         with self._changed:
+            if self._closed:
+                return
             self._queue = collections.deque(job for job in dict.fromkeys(jobs) if job not in self._begun)
+            if self._queue:
+                self.warm_up()
             while len(self._threads) < min(self._workers, len(self._queue)):
-                # A child is to die with the thread that started it, so threads live as long as the pool.
-                self._threads.append(threading.Thread(target=self._work, daemon=True))
-                self._threads[-1].start()
+                self._threads.append(_start(self._work))
             self._changed.notify_all()
 
     def claim(self, job, patience_s=10):
-        """Takes a job out of the queue, or waits until the child that is at it has ended it."""
+        """Takes a job out of the queue, or waits until the worker that is at it has ended it."""
         with self._changed:
             if job in self._queue:
                 self._queue.remove(job)
@@ -74,26 +90,82 @@ class CompilePool:
 
     def close(self):
         """Ends the children, whatever they are doing."""
+        self._end()
+        for thread in (self._keeper, *self._threads):
+            if thread:
+                thread.join()
+
+    def _end(self):
         with self._changed:
             self._closed = True
             self._queue.clear()
-            for child in self._children:
-                child.kill()
+            if self._server:
+                self._server.kill()  # Workers die with it.
             self._changed.notify_all()
-        for thread in self._threads:
-            thread.join()
+
+    def _keep_server(self):
+        """Has a server while the pool is open. It dies with the thread that started it, which is this one."""
+        error = ""
+        for _ in range(MAX_DEATHS):
+            if error := self._run_server():
+                break
+        self._warn(f"compiling ahead is not possible: {error or 'the child died'}")
+        self._end()
+
+    def _run_server(self):
+        """The life of one: what it said where it cannot serve, "" where it died."""
+        control, theirs = socket.socketpair()
+        with control:
+            with self._changed, theirs:
+                if self._closed:
+                    return ""
+                nowhere = subprocess.DEVNULL
+                self._server = subprocess.Popen(
+                    self._command, stdin=theirs, stdout=nowhere, stderr=nowhere, env=_environment()
+                )
+            greeting = _read(control)
+            if greeting and not greeting["error"]:
+                self._set_control(control)
+                self._server.wait()
+                self._set_control(None)
+            self._server.kill()
+            self._server.wait()
+        return greeting["error"] if greeting else ""
+
+    def _set_control(self, control):
+        with self._changed:
+            self._control = control
+            self._changed.notify_all()
 
     def _work(self):
-        child = None
-        while (job := self._next()) is not None:
-            child = child or self._start()
-            answer = _ask(child, job) if child else ""
-            self._ended(job, answer)
-            if child and not answer:
-                self._bury(child)
-                child = None
-        if child:
-            self._bury(child)
+        """The life of one worker after the other. Only one that is ready takes a job: else the host is faster."""
+        while worker := self._hire():
+            with worker:
+                while (job := self._next()) is not None:
+                    answer = _ask(worker, job)
+                    self._ended(job, answer)
+                    if not answer:
+                        break
+
+    def _hire(self):
+        """The socket of a worker that is ready; None where the pool is closed."""
+        refused = None
+        while True:
+            worker, theirs = socket.socketpair()
+            with self._changed, theirs:
+                self._changed.wait_for(lambda: self._closed or self._control not in (None, refused))
+                if self._closed:
+                    worker.close()
+                    return None
+                refused = self._control
+                with contextlib.suppress(OSError):
+                    socket.send_fds(self._control, [b"+"], [theirs.fileno()])
+            greeting = _read(worker)
+            if greeting and not greeting["error"]:
+                return worker
+            worker.close()
+            if greeting:
+                self._warn(f"fewer children compile ahead than could: {greeting['error']}")
 
     def _next(self):
         with self._changed:
@@ -112,87 +184,106 @@ class CompilePool:
         if answer and answer["error"]:
             self._warn(f"a candidate does not compile ahead: {answer['error']}")
 
-    def _start(self):
-        """A child that is ready for jobs; None where none can be had."""
-        with self._changed:
-            if self._closed or self._deaths_at_start >= MAX_DEATHS_AT_START:
-                return None
-            pipe = subprocess.PIPE
-            child = subprocess.Popen(
-                self._command, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL, env=_environment()
-            )
-            self._children.add(child)
-        greeting = _read(child)
-        if greeting and not greeting["error"]:
-            return child
-        self._bury(child)
-        self._deaths_at_start += 1
-        self._warn("compiling ahead is not possible: " + (greeting["error"] if greeting else "the child died"))
-        return None
-
-    def _bury(self, child):
-        with self._changed:
-            self._children.discard(child)
-        child.kill()
-        with contextlib.suppress(OSError):
-            child.stdin.close()
-        child.stdout.close()
-        child.wait()
-
     def _warn(self, line):
         if not self._warned and not self._closed:
             self._warned = True
             self._say(line)
 
 
+def _start(work):
+    thread = threading.Thread(target=work, daemon=True)
+    thread.start()
+    return thread
+
+
 def _environment():
-    """A program may have found its modules by other means than its environment."""
-    return {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+    """A program may have found its modules by other means than its environment. Threads do not survive a fork."""
+    path = os.pathsep.join(path for path in sys.path if path)
+    return {**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
 
 
-def _ask(child, job):
-    """The child's answer; {} where it died."""
-    try:
-        child.stdin.write(json.dumps(job).encode() + b"\n")
-        child.stdin.flush()
-    except OSError:
-        return {}
-    return _read(child)
+def _ask(worker, job):
+    """The worker's answer; {} where it died."""
+    with contextlib.suppress(OSError):
+        _write(worker, job)
+        return _read(worker)
+    return {}
 
 
-def _read(child):
-    try:
-        return json.loads(child.stdout.readline())
-    except ValueError:
-        return {}
+def _write(connection, value):
+    connection.sendall(json.dumps(value).encode() + b"\n")
 
 
-def _main(module, setup, parent):
-    """A child's life."""
+def _read(connection):
+    """The line that the other end wrote; {} where it is gone. It writes no other before it has an answer."""
+    line = b""
+    with contextlib.suppress(OSError):
+        while not line.endswith(b"\n"):
+            if not (piece := connection.recv(1 << 16)):
+                return {}
+            line += piece
+        return json.loads(line)
+    return {}
+
+
+def _die_with(parent):
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != int(parent):
-        return
+    if os.getppid() != parent:
+        os._exit(1)  # It was faster.
+
+
+def _main(module, setup, host):
+    """The server's life. Its standard output and error, and its children's, lead nowhere."""
+    _die_with(int(host))
     os.nice(10)
-    answers = os.fdopen(os.dup(1), "w")
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, 1)
-
-    def answer(error=""):
-        answers.write(json.dumps({"error": error}) + "\n")
-        answers.flush()
-
+    control = socket.socket(fileno=os.dup(0))
+    nowhere = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nowhere, 0)
     try:
         compile_one = importlib.import_module(module).make_compiler(json.loads(setup))
     except Exception as error:  # noqa: BLE001 - whatever it is, the host compiles without help.
-        answer(one_line(error))
+        _write(control, {"error": one_line(error)})
         return
-    answer()
-    for line in sys.stdin:
+    gc.collect()
+    gc.freeze()  # What is never looked at again stays shared with the children.
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # Nobody waits for them.
+    _write(control, {"error": ""})
+    server = os.getpid()
+    while True:
+        word, descriptors, _, _ = socket.recv_fds(control, 1, 1)
+        if not word:
+            return
+        for descriptor in descriptors:
+            os.set_inheritable(descriptor, False)
+            with socket.socket(fileno=descriptor) as host:
+                try:
+                    is_worker = os.fork() == 0
+                except OSError as error:
+                    _write(host, {"error": one_line(error)})
+                    continue
+                if is_worker:
+                    _be_worker(server, control, host, compile_one)
+
+
+def _be_worker(server, control, host, compile_one):
+    """A worker's life, which ends here."""
+    try:
+        _die_with(server)
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # Compilers have children, and do ask how these ended.
+        control.close()
+        _serve(host, compile_one)
+    finally:
+        os._exit(0)
+
+
+def _serve(host, compile_one):
+    _write(host, {"error": ""})
+    while (job := _read(host)) != {}:
         try:
-            compile_one(json.loads(line))
-            answer()
+            compile_one(job)
+            _write(host, {"error": ""})
         except Exception as error:  # noqa: BLE001 - a candidate's own; the host will meet it.
-            answer(one_line(error))
+            _write(host, {"error": one_line(error)})
 
 
 if __name__ == "__main__":

@@ -213,6 +213,10 @@ class EngineMoe(Runner):
         return min(pairs, pairs // rows + self.moe.experts)
 
     def pack(self, weights):
+        if self.limits["arch"] and not self._pool:
+            # Now, so that it is warm when the weights are here and the race begins.
+            self._pool = CompilePool(self._compiler, self._setup)
+            self._pool.warm_up()
         packed = {name: weights[name] for name in ("w13", "w2")}
         if self.moe.weights == "fp8-block":
             packed.update(w13_scales=weights["w13_scales"], w2_scales=weights["w2_scales"])
@@ -244,8 +248,7 @@ class EngineMoe(Runner):
             )  # fmt: skip
 
     def prefetch(self, tactics):
-        if self._tokens and self.limits["arch"]:
-            self._pool = self._pool or CompilePool(self._compiler, self._setup)
+        if self._tokens and self._pool:
             self._pool.prefetch([_job(self._tokens, tactic) for tactic in tactics])
 
 
