@@ -77,6 +77,18 @@ double BenchRecord::worst_loss() const {
   return worst;
 }
 
+size_t BenchRecord::changed() const {
+  return static_cast<size_t>(
+      std::count_if(rows.begin(), rows.end(), [](const BenchRow& row) { return !row.is_default; }));
+}
+
+size_t BenchRecord::lost() const {
+  constexpr double kMostLoss = 0.02;
+  return static_cast<size_t>(std::count_if(rows.begin(), rows.end(), [](const BenchRow& row) {
+    return 1 - row.times.speedup.value > kMostLoss;
+  }));
+}
+
 std::array<int, 4> BenchRecord::coverage() const {
   std::array<int, 4> counts = {};
   for (const BenchRow& row : rows) ++counts[static_cast<size_t>(row.provenance)];
@@ -96,6 +108,9 @@ Json BenchRecord::to_json() const {
   }
   object["median_regret_of_default"] = median_regret();
   object["worst_loss"] = worst_loss();
+  object["rows_asked_for"] = asked;
+  object["rows_not_the_default"] = changed();
+  object["rows_over_2_percent_slower"] = lost();
   object["cliffs"] = Json::array();
   for (const Cliff& cliff : cliffs) object["cliffs"].push_back(describe(cliff));
   if (lookup) object["lookup"] = describe(*lookup);
@@ -124,6 +139,8 @@ std::string BenchRecord::to_text() const {
                    std::to_string(row.work.touched_chunks)});
   }
   std::string text = table.text();
+  if (rows.size() < asked)
+    text += fmt::format("{} of {} rows were measured: time was up\n", rows.size(), asked);
   const std::array<int, 4> counts = coverage();
   text += fmt::format("\nCoverage: {} tuned, {} nearest, {} stale, {} default\n", counts[0],
                       counts[1], counts[2], counts[3]);
@@ -131,6 +148,8 @@ std::string BenchRecord::to_text() const {
   text += fmt::format(
       "Regret of the default: {:.1f} % in the median. Worst loss of what runs: {:.1f} %\n",
       100 * median_regret(), 100 * worst_loss());
+  text += fmt::format("Not the default runs in {} of {} rows; in {} it is over 2 % slower.\n",
+                      changed(), rows.size(), lost());
   if (cliffs.empty())
     text += "No cliffs: no number of tokens takes over 10 % longer than one that is 10 % larger.\n";
   for (const Cliff& cliff : cliffs) {

@@ -19,6 +19,7 @@ struct BenchRow {
   PairedTimes times;
   Provenance provenance = Provenance::kDefault;
   std::string candidate;  ///< Text of what runs.
+  bool is_default = true;
   Work work;
   Roofline roofline;  ///< Of the tuned time.
 };
@@ -40,6 +41,7 @@ std::vector<Cliff> find_cliffs(const std::vector<BenchRow>& rows);
 
 struct BenchRecord {
   std::vector<BenchRow> rows;
+  size_t asked = 0;           ///< Rows that were to be measured: more where time was up.
   std::vector<Cliff> cliffs;  ///< Of find_cliffs(rows), those that measuring again confirmed.
   Ceilings ceilings;
   std::optional<LookupCost> lookup;
@@ -49,6 +51,9 @@ struct BenchRecord {
   double median_regret() const;
   /// The largest loss against the default: 1 - the least speed-up; 0 where nothing is slower.
   double worst_loss() const;
+  /// Rows that run something else than the default, and those of them that lose over 2 % by it.
+  size_t changed() const;
+  size_t lost() const;
   /// Rows by Provenance.
   std::array<int, 4> coverage() const;
 

@@ -77,30 +77,39 @@ class Measurement {
              std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(budget_s))),
         stop_(std::move(stop)) {}
 
-  /// Rows in the order of workloads, then tokens. Ends early, with what there is, when stopped.
+  /// Rows in the order of workloads, then tokens. Ends early, with what there is, when stopped; a
+  /// `sample` of sizes, measured in a random order, at the end of the budget too.
   Result<std::vector<BenchRow>> run(const std::vector<int64_t>& tokens,
-                                    const std::vector<std::string>& workloads) {
+                                    const std::vector<std::string>& workloads, bool is_sample) {
     Progress progress;  // Silent again when this returns: results are printed next.
     progress.show({"packing weights", 0, -1});
     MOETUNE_RETURN_IF_ERROR(
         job_.session->executor().load(layouts_of(job_, plan_, tokens), Scale::kFull));
-    const size_t total = tokens.size() * workloads.size();
-    std::vector<BenchRow> rows;
-    for (const std::string& workload : workloads) {
-      for (int64_t count : tokens) {
-        if (stop_.stop_requested()) return rows;
-        const double left_s = std::chrono::duration<double>(end_ - Clock::now()).count();
-        progress.show({fmt::format("{} tokens, {}", count, workload),
-                       static_cast<double>(rows.size()) / static_cast<double>(total),
-                       std::max(left_s, 0.0)});
-        Result<BenchRow> row =
-            measure(count, workload, left_s / static_cast<double>(total - rows.size()));
-        if (!row.ok() && row.error().code == ErrorCode::kInterrupted) return rows;
-        if (!row.ok()) return std::move(row).error();
-        rows.push_back(std::move(row).value());
-      }
+    std::vector<std::pair<size_t, int64_t>> order;  // Of workloads, tokens.
+    for (size_t i = 0; i < workloads.size(); ++i)
+      for (int64_t count : tokens) order.emplace_back(i, count);
+    Random random(seed_, 1);
+    for (size_t i = order.size(); is_sample && i > 1; --i)
+      std::swap(order[i - 1], order[random.below(static_cast<uint32_t>(i))]);
+    std::vector<std::pair<size_t, BenchRow>> rows;
+    for (const auto& [i, count] : order) {
+      const double left_s = std::chrono::duration<double>(end_ - Clock::now()).count();
+      if (stop_.stop_requested() || (is_sample && !rows.empty() && left_s <= 0)) break;
+      progress.show({fmt::format("{} tokens, {}", count, workloads[i]),
+                     static_cast<double>(rows.size()) / static_cast<double>(order.size()),
+                     std::max(left_s, 0.0)});
+      Result<BenchRow> row =
+          measure(count, workloads[i], left_s / static_cast<double>(order.size() - rows.size()));
+      if (!row.ok() && row.error().code == ErrorCode::kInterrupted) break;
+      if (!row.ok()) return std::move(row).error();
+      rows.emplace_back(i, std::move(row).value());
     }
-    return rows;
+    std::stable_sort(rows.begin(), rows.end(), [](const auto& a, const auto& b) {
+      return std::pair(a.first, a.second.tokens) < std::pair(b.first, b.second.tokens);
+    });
+    std::vector<BenchRow> sorted;
+    for (auto& [i, row] : rows) sorted.push_back(std::move(row));
+    return sorted;
   }
 
   /// Of the suspects, those that show again when their two sizes are timed in turns: rows lie
@@ -163,7 +172,8 @@ class Measurement {
     BenchRow row{.tokens = tokens,
                  .workload = workload,
                  .provenance = lookup.provenance,
-                 .candidate = tuned.text()};
+                 .candidate = tuned.text(),
+                 .is_default = tuned.text() == fallback.text()};
     MOETUNE_ASSIGN_OR_RETURN(
         row.times, measure_pair(executor, fallback, tuned, setting.calls, seconds, policy_, stop_));
     row.work = mean_work(where, setting.routings);
@@ -227,8 +237,10 @@ class BenchCommand final : public Command {
     layer_.declare_layer(flags);
     device_.declare(flags);
     traffic_.declare(flags, "Numbers of tokens to measure at; default 1..1024");
-    flags.value("--random-tokens", "N", &random_,
-                "Measure at N random numbers of tokens up to the largest of --tokens instead");
+    flags.value(
+        "--random-tokens", "N", &random_,
+        "Measure at N random numbers of tokens up to the largest of --tokens instead, or at "
+        "those that the budget suffices for");
     flags.value("--budget", "TIME", &budget_, "Time to measure; default 60s");
     flags.value("--config", "FILE", &config_, "A tuned configuration; default: this machine's");
     flags.value("--out", "FILE", &out_, "Also write the JSON object to a file");
@@ -315,7 +327,9 @@ Result<Exit> BenchCommand::run(Output& output) {
     return std::move(ceilings).error();
   }
   Measurement measurement(job, plan, traffic.seed, budget_s, interrupts.token());
-  MOETUNE_ASSIGN_OR_RETURN(record.rows, measurement.run(traffic.tokens, traffic.workloads));
+  MOETUNE_ASSIGN_OR_RETURN(record.rows,
+                           measurement.run(traffic.tokens, traffic.workloads, !random_.empty()));
+  record.asked = traffic.tokens.size() * traffic.workloads.size();
   if (const std::string trouble = trouble_of(job); !trouble.empty())
     return Error{ErrorCode::kRun, trouble};
   MOETUNE_ASSIGN_OR_RETURN(record.cliffs, measurement.confirm(find_cliffs(record.rows)));

@@ -24,7 +24,7 @@ class GuardedArray:
         if data is not None:
             device.write(self.raw, data)
             self._pristine = device.allocate(spec.bytes)
-            device.write(self._pristine, data)
+            self._pristine[:] = self.raw
 
     def poison(self):
         """Every byte 0xFF: NaN in every floating-point format."""
