@@ -19,6 +19,7 @@ Json describe(const BenchRow& row) {
           {"speedup", row.times.speedup.value},
           {"speedup_ci", {row.times.speedup.low, row.times.speedup.high}},
           {"rounds", row.times.rounds},
+          {"remeasured", row.is_remeasured},
           {"provenance", to_string(row.provenance)},
           {"candidate", row.candidate},
           {"touched_experts", row.work.touched_chunks},
@@ -65,6 +66,8 @@ std::vector<Cliff> find_cliffs(const std::vector<BenchRow>& rows) {
   return cliffs;
 }
 
+double loss_of(const BenchRow& row) { return 1 - row.times.speedup.value; }
+
 double BenchRecord::median_regret() const {
   std::vector<double> regrets;
   for (const BenchRow& row : rows) regrets.push_back(row.times.speedup.value - 1);
@@ -73,7 +76,7 @@ double BenchRecord::median_regret() const {
 
 double BenchRecord::worst_loss() const {
   double worst = 0;
-  for (const BenchRow& row : rows) worst = std::max(worst, 1 - row.times.speedup.value);
+  for (const BenchRow& row : rows) worst = std::max(worst, loss_of(row));
   return worst;
 }
 
@@ -83,10 +86,8 @@ size_t BenchRecord::changed() const {
 }
 
 size_t BenchRecord::lost() const {
-  constexpr double kMostLoss = 0.02;
-  return static_cast<size_t>(std::count_if(rows.begin(), rows.end(), [](const BenchRow& row) {
-    return 1 - row.times.speedup.value > kMostLoss;
-  }));
+  return static_cast<size_t>(std::count_if(
+      rows.begin(), rows.end(), [](const BenchRow& row) { return loss_of(row) > kMostLoss; }));
 }
 
 std::array<int, 4> BenchRecord::coverage() const {
@@ -148,8 +149,11 @@ std::string BenchRecord::to_text() const {
   text += fmt::format(
       "Regret of the default: {:.1f} % in the median. Worst loss of what runs: {:.1f} %\n",
       100 * median_regret(), 100 * worst_loss());
-  text += fmt::format("Not the default runs in {} of {} rows; in {} it is over 2 % slower.\n",
-                      changed(), rows.size(), lost());
+  const auto again = std::count_if(rows.begin(), rows.end(),
+                                   [](const BenchRow& row) { return row.is_remeasured; });
+  text += fmt::format("Not the default runs in {} of {} rows; in {} it is over {:g} % slower",
+                      changed(), rows.size(), lost(), 100 * kMostLoss);
+  text += again > 0 ? fmt::format(" ({} seemed so and were measured again).\n", again) : ".\n";
   if (cliffs.empty())
     text += "No cliffs: no number of tokens takes over 10 % longer than one that is 10 % larger.\n";
   for (const Cliff& cliff : cliffs) {

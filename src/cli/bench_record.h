@@ -20,9 +20,14 @@ struct BenchRow {
   Provenance provenance = Provenance::kDefault;
   std::string candidate;  ///< Text of what runs.
   bool is_default = true;
+  bool is_remeasured = false;  ///< It seemed to lose; these times are of a second, longer look.
   Work work;
   Roofline roofline;  ///< Of the tuned time.
 };
+
+/// A larger loss against the default is one that a plan should not have.
+inline constexpr double kMostLoss = 0.02;
+double loss_of(const BenchRow& row);
 
 /// More than this many times a larger size's time is a cliff.
 inline constexpr double kCliffLoss = 1.1;

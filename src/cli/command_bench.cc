@@ -112,6 +112,23 @@ class Measurement {
     return sorted;
   }
 
+  /// Takes a longer look at rows that seem to lose: with hundreds of rows some do by chance alone.
+  Status look_again(std::vector<BenchRow>& rows) {
+    constexpr double kLook_s = 5;
+    Progress progress;
+    for (BenchRow& row : rows) {
+      if (stop_.stop_requested()) break;
+      if (loss_of(row) <= kMostLoss) continue;
+      progress.show({fmt::format("{} tokens, {}, again", row.tokens, row.workload), -1, -1});
+      Result<BenchRow> again = measure(row.tokens, row.workload, kLook_s);
+      if (!again.ok() && again.error().code == ErrorCode::kInterrupted) break;
+      if (!again.ok()) return std::move(again).error();
+      row = std::move(again).value();
+      row.is_remeasured = true;
+    }
+    return {};
+  }
+
   /// Of the suspects, those that show again when their two sizes are timed in turns: rows lie
   /// seconds apart, in which a machine may have slowed down.
   Result<std::vector<Cliff>> confirm(const std::vector<Cliff>& suspects) {
@@ -329,6 +346,7 @@ Result<Exit> BenchCommand::run(Output& output) {
   Measurement measurement(job, plan, traffic.seed, budget_s, interrupts.token());
   MOETUNE_ASSIGN_OR_RETURN(record.rows,
                            measurement.run(traffic.tokens, traffic.workloads, !random_.empty()));
+  MOETUNE_RETURN_IF_ERROR(measurement.look_again(record.rows));
   record.asked = traffic.tokens.size() * traffic.workloads.size();
   if (const std::string trouble = trouble_of(job); !trouble.empty())
     return Error{ErrorCode::kRun, trouble};

@@ -67,7 +67,7 @@ Result<std::unique_ptr<MoeSession>> MoeSession::create(Backend& backend, const F
 Status MoeSession::make_benches(uint64_t seed, const std::optional<RealWeights>& weights,
                                 bool is_hosted) {
   MoeWorkbenchOptions options = bench_options(backend_, seed);
-  options.accepts_fp8_products = is_hosted;
+  options.accepts_engine_roundings = is_hosted;
   std::unique_ptr<WeightSource> own;
   if (weights) {
     MOETUNE_ASSIGN_OR_RETURN(own, open_weights(*weights, spec_));

@@ -130,7 +130,7 @@ void Race::explore() {
       converged_ = index < 0 || (fruitless >= kFruitless && nothing_likely_waits()) ||
                    (settled_ && !contenders_[static_cast<size_t>(index)].pinned);
       if (converged_) break;
-      if (explored % (kExploredPerRound / 4) == 0) look_ahead(step);
+      if (explored % (kExploredPerRound / 2) == 0) look_ahead(step);
       ++step;
       ++explored;
       // One at a time, so that the next choice knows this one's result.

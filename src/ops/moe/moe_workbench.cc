@@ -61,14 +61,19 @@ std::vector<float> values_of(const Tensor& rows) {
   return values;
 }
 
-// What is known to be right of one call.
+// What is known to be right of one call, under one way of rounding.
+struct Right {
+  Rounding rounding = Rounding::kDefinition;
+  ReferenceRows reference;
+  std::optional<ReferenceRows>
+      agreed;  // Every row, from the first candidate that matched `reference`.
+};
+
 struct Expected {
   Case what;
   Scale scale = Scale::kFull;
   int sample = 0;
-  std::optional<ReferenceRows> reference;
-  std::optional<ReferenceRows>
-      agreed;  // Every row, from the first candidate that matched `reference`.
+  std::list<Right> right;  // The definition's first; others where something did not match those.
 
   bool is_of(const Case& c, Scale s, int n) const { return what == c && scale == s && sample == n; }
 };
@@ -112,9 +117,15 @@ class MoeWorkbench final : public Workbench {
       return {false, "the output does not have the rows that were asked for"};
     }
     Expected& expected = expect(c, scale, sample);
-    if (const Status made = make_reference(expected); !made.ok())
-      return {false, "no reference: " + made.error().message};
-    return judge_rows(expected, rows, *output);
+    Verdict by_definition;
+    for (const Rounding rounding : roundings()) {
+      Result<Right*> right = right_of(expected, rounding);
+      if (!right.ok()) return {false, "no reference: " + right.error().message};
+      Verdict verdict = judge_rows(expected, **right, rows, *output);
+      if (verdict.ok) return verdict;
+      if (rounding == Rounding::kDefinition) by_definition = std::move(verdict);
+    }
+    return by_definition;
   }
 
   // Asked for again and again, while the routing alone takes milliseconds to make.
@@ -166,6 +177,13 @@ class MoeWorkbench final : public Workbench {
     return made;
   }
 
+  std::span<const Rounding> roundings() const {
+    static constexpr Rounding kAll[] = {Rounding::kDefinition, Rounding::kGateUp,
+                                        Rounding::kGateUpActivated};
+    const bool all = options_.accepts_engine_roundings && options_.kind == DataKind::kRealistic;
+    return std::span(kAll).first(all ? std::size(kAll) : 1);
+  }
+
   // A few calls are remembered: the bucket's own and those of its veto workload.
   Expected& expect(const Case& c, Scale scale, int sample) {
     constexpr size_t kRemembered = 4;
@@ -173,11 +191,13 @@ class MoeWorkbench final : public Workbench {
       if (known.is_of(c, scale, sample)) return known;
     }
     if (expected_.size() >= kRemembered) expected_.pop_front();
-    return expected_.emplace_back(Expected{c, scale, sample, {}, {}});
+    return expected_.emplace_back(Expected{c, scale, sample, {}});
   }
 
-  Status make_reference(Expected& expected) {
-    if (expected.reference) return {};
+  Result<Right*> right_of(Expected& expected, Rounding rounding) {
+    for (Right& known : expected.right) {
+      if (known.rounding == rounding) return &known;
+    }
     // Sample 0 is the one that is judged nearly always.
     const bool is_there = expected.sample == 0 && first_inputs_.what == expected.what &&
                           first_inputs_.scale == expected.scale;
@@ -190,13 +210,16 @@ class MoeWorkbench final : public Workbench {
         sample_rows(spec_, made, options_.reference_rows, expected.what.seed);
     const Tensors arguments = call_arguments(spec_, made, nullptr);
     MOETUNE_ASSIGN_OR_RETURN(
-        expected.reference, reference_rows(spec_, *weights_, arguments, checked, options_.threads));
-    return {};
+        ReferenceRows reference,
+        reference_rows(spec_, *weights_, arguments, checked, options_.threads, rounding));
+    expected.right.push_back({rounding, std::move(reference), std::nullopt});
+    return &expected.right.back();
   }
 
-  Verdict judge_rows(Expected& right, std::span<const int64_t> rows, const Tensor& output) const {
+  Verdict judge_rows(const Expected& expected, Right& right, std::span<const int64_t> rows,
+                     const Tensor& output) const {
     std::vector<int64_t> positions;  // Of the reference's tokens among `rows`.
-    for (const int64_t token : right.reference->tokens) {
+    for (const int64_t token : right.reference.tokens) {
       const auto at = std::find(rows.begin(), rows.end(), token);
       if (at == rows.end()) return {false, fmt::format("row {} is missing", token)};
       positions.push_back(at - rows.begin());
@@ -206,26 +229,44 @@ class MoeWorkbench final : public Workbench {
                             output.type,
                             {static_cast<int64_t>(positions.size()), spec_.hidden},
                             gathered.data()};
-    if (Verdict verdict = compare(*right.reference, checked); !verdict.ok) return verdict;
-    if (!right.agreed) {
-      right.agreed = ReferenceRows{{rows.begin(), rows.end()}, spec_.hidden, values_of(output)};
-      return {};
+    if (Verdict verdict = compare(right.reference, checked, usual_limits(output)); !verdict.ok)
+      return verdict;
+    if (right.agreed) return agree(*right.agreed, rows, output, usual_limits(output));
+    // The first under this rounding: what is known of the other rows was rounded elsewhere.
+    for (const Right& other : expected.right) {
+      if (!other.agreed) continue;
+      Verdict verdict = agree(*other.agreed, rows, output, other_rounding_limits(output));
+      if (!verdict.ok) return verdict;
     }
-    if (!std::equal(rows.begin(), rows.end(), right.agreed->tokens.begin(),
-                    right.agreed->tokens.end()))
+    right.agreed = ReferenceRows{{rows.begin(), rows.end()}, spec_.hidden, values_of(output)};
+    return {};
+  }
+
+  Verdict agree(const ReferenceRows& agreed, std::span<const int64_t> rows, const Tensor& output,
+                const CloseLimits& limits) const {
+    if (!std::equal(rows.begin(), rows.end(), agreed.tokens.begin(), agreed.tokens.end()))
       return {};
-    Verdict verdict = compare(*right.agreed, output);
+    Verdict verdict = compare(agreed, output, limits);
     if (!verdict.ok)
       verdict.reason += " (against an output that was right where the reference was asked)";
     return verdict;
   }
 
-  Verdict compare(const ReferenceRows& right, const Tensor& rows) const {
-    if (options_.kind == DataKind::kExact) return compare_exact(right, rows).verdict;
-    const bool is_fp8 =
-        options_.accepts_fp8_products && spec_.activations != ActivationFormat::kA16;
-    const CloseLimits limits = is_fp8 ? fp8_product_limits(rows.type) : close_limits(rows.type);
-    return compare_close(right, rows, limits, options_.threads).verdict;
+  bool has_fp8_products() const {
+    return options_.accepts_engine_roundings && spec_.activations != ActivationFormat::kA16;
+  }
+  CloseLimits usual_limits(const Tensor& output) const {
+    return has_fp8_products() ? fp8_product_limits(output.type) : close_limits(output.type);
+  }
+  CloseLimits other_rounding_limits(const Tensor& output) const {
+    return has_fp8_products() ? fp8_product_limits(output.type)
+                              : moetune::other_rounding_limits(output.type);
+  }
+
+  Verdict compare(const ReferenceRows& right, const Tensor& rows, const CloseLimits& limits) const {
+    return options_.kind == DataKind::kExact
+               ? compare_exact(right, rows).verdict
+               : compare_close(right, rows, limits, options_.threads).verdict;
   }
 
   FusedMoeSpec spec_;

@@ -33,9 +33,10 @@ struct MoeWorkbenchOptions {
   size_t last_level_cache_bytes =
       32u << 20;    ///< Scale::kSubset holds as many experts as exceed three times this.
   int threads = 1;  ///< For inputs, references and comparisons.
-  /// Kernels of serving engines are judged too: with activations of fp8, outputs need to be no
-  /// closer than fp8_product_limits() (verify.h). Realistic data only.
-  bool accepts_fp8_products = false;
+  /// Kernels of serving engines are judged too: right is also what is close to the operator with
+  /// one of their roundings (reference.h), where activations are fp8 within fp8_product_limits()
+  /// (verify.h). Realistic data only.
+  bool accepts_engine_roundings = false;
 };
 
 /// Thread-compatible. With `weights`, a source of all of the specification's experts, those take

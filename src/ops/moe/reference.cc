@@ -26,9 +26,16 @@ double sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
 
 double bf16(double value) { return round_to_bf16(static_cast<float>(value)); }
 
-double activate(Activation activation, double gate, double up) {
+double activate(Activation activation, double gate, double up, Rounding rounding) {
+  if (rounding != Rounding::kDefinition) {
+    gate = bf16(gate);
+    up = bf16(up);
+  }
   switch (activation) {
-    case Activation::kSwiGlu: return gate * sigmoid(gate) * up;
+    case Activation::kSwiGlu: {
+      const double activated = gate * sigmoid(gate);
+      return (rounding == Rounding::kGateUpActivated ? bf16(activated) : activated) * up;
+    }
     case Activation::kSwiGluClamped: {
       const double g = std::min(gate, 7.0);
       const double u = std::clamp(up, -7.0, 7.0);
@@ -170,7 +177,7 @@ void round_activations(ActivationFormat format, float given, std::vector<double>
 std::vector<std::vector<double>> expert_outputs(const FusedMoeSpec& spec,
                                                 const ExpertWeights& expert,
                                                 const std::vector<std::vector<double>>& xs,
-                                                float h_scale, int threads) {
+                                                float h_scale, int threads, Rounding rounding) {
   const auto intermediate = static_cast<size_t>(spec.intermediate);
   const size_t first_up = spec.gated() ? intermediate : 0;
   const auto bias = [](const float* values, size_t row) {
@@ -184,7 +191,7 @@ std::vector<std::vector<double>> expert_outputs(const FusedMoeSpec& spec,
     for (size_t i = 0; i < intermediate; ++i) {
       const double gate = spec.gated() ? h[i] * expert.gate_global + bias(expert.w13_bias, i) : 0;
       const double up = h[first_up + i] * expert.up_global + bias(expert.w13_bias, first_up + i);
-      h[i] = bf16(activate(spec.activation, gate, up));
+      h[i] = bf16(activate(spec.activation, gate, up, rounding));
     }
     h.resize(intermediate);
     round_activations(spec.activations, h_scale, h);
@@ -236,7 +243,7 @@ std::vector<double> hidden_of(const FusedMoeSpec& spec, const MoeArguments& args
 
 // Computes every share's y, expert by expert.
 Status compute_shares(const FusedMoeSpec& spec, WeightSource& weights, const MoeArguments& args,
-                      std::span<const int64_t> tokens, int threads,
+                      std::span<const int64_t> tokens, int threads, Rounding rounding,
                       const std::map<int64_t, std::vector<size_t>>& by_expert,
                       std::vector<Share>& shares) {
   for (const auto& [expert, members] : by_expert) {
@@ -245,7 +252,7 @@ Status compute_shares(const FusedMoeSpec& spec, WeightSource& weights, const Moe
     std::vector<std::vector<double>> xs;
     for (size_t member : members) xs.push_back(hidden_of(spec, args, tokens[shares[member].row]));
     std::vector<std::vector<double>> ys =
-        expert_outputs(spec, view, xs, activation_scale(args, 1), threads);
+        expert_outputs(spec, view, xs, activation_scale(args, 1), threads, rounding);
     for (size_t i = 0; i < members.size(); ++i) shares[members[i]].y = std::move(ys[i]);
   }
   return {};
@@ -255,7 +262,7 @@ Status compute_shares(const FusedMoeSpec& spec, WeightSource& weights, const Moe
 
 Result<ReferenceRows> reference_rows(const FusedMoeSpec& spec, WeightSource& weights,
                                      const Tensors& arguments, std::span<const int64_t> tokens,
-                                     int threads) {
+                                     int threads, Rounding rounding) {
   MOETUNE_RETURN_IF_ERROR(validate(spec));
   MOETUNE_ASSIGN_OR_RETURN(const MoeArguments args, view_arguments(spec, arguments));
   std::vector<Share> shares;
@@ -277,7 +284,8 @@ Result<ReferenceRows> reference_rows(const FusedMoeSpec& spec, WeightSource& wei
       shares.push_back({row, 1.0, {}});
     }
   }
-  MOETUNE_RETURN_IF_ERROR(compute_shares(spec, weights, args, tokens, threads, by_expert, shares));
+  MOETUNE_RETURN_IF_ERROR(
+      compute_shares(spec, weights, args, tokens, threads, rounding, by_expert, shares));
 
   const auto hidden = static_cast<size_t>(spec.hidden);
   std::vector<double> sums(tokens.size() * hidden);

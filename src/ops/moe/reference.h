@@ -21,14 +21,24 @@ struct ReferenceRows {
   std::vector<float> values;  ///< [tokens.size(), hidden]
 };
 
+/// Where values between the GEMMs are rounded to bf16. The definition rounds h alone; kernels of
+/// serving engines write what comes out of the first GEMM to memory and read it again. With
+/// activations of few bits that shows: a value of h that lies a hair apart may round to another
+/// code.
+enum class Rounding : uint8_t {
+  kDefinition,       ///< h
+  kGateUp,           ///< gate and up, then h
+  kGateUpActivated,  ///< gate and up, then silu(gate), then h
+};
+
 /// The output rows of `tokens` (any order, repeats allowed) for the inputs among `arguments`, which
-/// are in host memory. x and h are rounded to the activation format, h to bf16 before that;
-/// nothing else is rounded before the result. The same bits for any number of threads
+/// are in host memory. x and h are rounded to the activation format, and to bf16 what `rounding`
+/// says; nothing else is rounded before the result. The same bits for any number of threads
 /// (>= 1). kInvalidArgument where arguments or weights do not fit the specification; errors of
 /// `weights`.
 Result<ReferenceRows> reference_rows(const FusedMoeSpec& spec, WeightSource& weights,
                                      const Tensors& arguments, std::span<const int64_t> tokens,
-                                     int threads = 1);
+                                     int threads = 1, Rounding rounding = Rounding::kDefinition);
 
 /// The output row of one token: [hidden].
 Result<std::vector<float>> reference_row(const FusedMoeSpec& spec, WeightSource& weights,

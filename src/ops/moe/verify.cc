@@ -159,6 +159,14 @@ CloseLimits close_limits(DataType output) {
   return {.one_minus_cosine = 1e-5, .relative_rms = 6e-3, .ulps = ulps, .share = 0.02};
 }
 
+CloseLimits other_rounding_limits(DataType output) {
+  CloseLimits limits = close_limits(output);
+  limits.relative_rms *= 2;
+  limits.one_minus_cosine = limits.relative_rms * limits.relative_rms / 2;
+  limits.share *= 2;
+  return limits;
+}
+
 CloseLimits fp8_product_limits(DataType output) {
   CloseLimits limits = close_limits(output);
   limits.relative_rms = 0.06;

@@ -57,6 +57,8 @@ struct CloseLimits {
   double share;
 };
 CloseLimits close_limits(DataType output);
+/// Between kernels that round at different places (reference.h): each once more than the other.
+CloseLimits other_rounding_limits(DataType output);
 /// For kernels that multiply e4m3 by e4m3 with sums of few bits.
 CloseLimits fp8_product_limits(DataType output);
 
