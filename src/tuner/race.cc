@@ -47,6 +47,7 @@ class Race {
   int best_predicted(const std::vector<bool>& taken) const;
   int neighbour_of_best(const std::vector<bool>& taken) const;
   int far_off(int step, const std::vector<bool>& taken) const;
+  void find_neighbours();
   void predict();
   void look_ahead(int step);
   bool waits(size_t index, const std::vector<bool>& taken) const {
@@ -70,6 +71,8 @@ class Race {
   const RaceTask& task_;
   const MeasurementPolicy& policy_;
   std::vector<Contender> contenders_;
+  const Contender* neighbours_of_ = nullptr;  // The best so far, ...
+  std::vector<size_t> neighbours_;            // ... and who differs from it in one parameter.
   std::optional<Effects> effects_;
   std::vector<double> predicted_us_;  // Empty: nothing to tell from yet.
   int round_ = 0;
@@ -125,12 +128,13 @@ void Race::explore() {
   for (int step = 0; !stopped_;) {
     int explored = 0;
     while (explored < kExploredPerRound && !meter_.over(until)) {
+      find_neighbours();
       predict();
       const int index = next_to_explore(step, none);
       converged_ = index < 0 || (fruitless >= kFruitless && nothing_likely_waits()) ||
                    (settled_ && !contenders_[static_cast<size_t>(index)].pinned);
       if (converged_) break;
-      if (explored % (kExploredPerRound / 2) == 0) look_ahead(step);
+      if (explored % (kExploredPerRound / 4) == 0) look_ahead(step);
       ++step;
       ++explored;
       // One at a time, so that the next choice knows this one's result.
@@ -257,16 +261,22 @@ int Race::best_expected(const std::vector<bool>& taken) const {
 }
 
 int Race::neighbour_of_best(const std::vector<bool>& taken) const {
-  const Contender* leader = best();
-  if (leader == nullptr) return -1;
-  for (size_t i = 0; i < contenders_.size(); ++i) {
+  for (const size_t i : neighbours_) {
     // What ran far behind nearby is nobody's hope, next to the best or not.
-    if (!waits(i, taken) || contenders_[i].expected > policy_.hopeless) continue;
-    if (differ_in_one_parameter(leader->candidate, contenders_[i].candidate)) {
-      return static_cast<int>(i);
-    }
+    if (waits(i, taken) && contenders_[i].expected <= policy_.hopeless) return static_cast<int>(i);
   }
   return -1;
+}
+
+void Race::find_neighbours() {
+  const Contender* leader = best();
+  if (leader == nullptr || leader == neighbours_of_) return;
+  neighbours_of_ = leader;
+  neighbours_.clear();
+  for (size_t i = 0; i < contenders_.size(); ++i) {
+    if (differ_in_one_parameter(leader->candidate, contenders_[i].candidate))
+      neighbours_.push_back(i);
+  }
 }
 
 // Multiples of the golden ratio spread evenly over the list, however many are taken.

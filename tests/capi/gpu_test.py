@@ -333,25 +333,27 @@ class Provenance(Case):
 
     def test_a_plan_in_force(self):
         default = self.make()
-        plan = plan_of(moetune.layer_device(default.handle).decode(), default.selected(MOST).candidate.decode())
+        candidates = [default.selected(tokens).candidate.decode() for tokens in (1, MOST)]
+        plan = plan_of(moetune.layer_device(default.handle).decode(), *candidates)
         with tempfile.TemporaryDirectory() as folder:
             path = pathlib.Path(folder) / "plan.json"
             path.write_text(json.dumps(plan))
             layers = [self.make(defaults_only=0, config=str(path).encode(), pinned=pinned) for pinned in (0, 1)]
-        inputs = make_inputs(1)
+        inputs = make_inputs(MOST)
         for layer in layers:
-            selected = layer.selected(1)
-            self.assertEqual((selected.provenance_name, selected.candidate), (b"tuned", default.selected(MOST).candidate),
+            selected = layer.selected(MOST)
+            self.assertEqual((selected.provenance_name, selected.candidate), (b"tuned", candidates[1].encode()),
                              (selected.reason, moetune.layer_note(layer.handle, 0)))
             self.assert_close(self.direct(layer, inputs), self.direct(default, inputs))
             moetune.layer_use_defaults(layer.handle, 1)
-            self.assertEqual(layer.selected(1).provenance_name, b"default")
-            self.assertEqual(layer.selected(1).candidate, default.selected(1).candidate)
+            self.assertEqual(layer.selected(MOST).provenance_name, b"default")
+            self.assertEqual(layer.selected(MOST).candidate, candidates[1].encode())
             self.assert_same_bits(self.direct(layer, inputs), self.direct(default, inputs))
 
 
-def plan_of(device, candidate):
-    """A configuration in which that candidate was measured to be the best for 1 to MOST tokens of Weights() on that device.
+def plan_of(device, default, candidate):
+    """A configuration in which the default stays below MOST tokens of Weights() on that device, and a candidate was measured
+    to be better for MOST.
 
     What it is all made of is a configuration that ships with moetune.
     """
@@ -361,15 +363,20 @@ def plan_of(device, candidate):
     qwen3 = plan["plans"][0]
     qwen3["problem"]["attributes"].update(hidden=str(HIDDEN), intermediate=str(INTERMEDIATE), experts=str(EXPERTS),
                                           top_k=str(TOP_K))
-    decision = qwen3["decisions"][0]
+    below = decision_of(default, qwen3["decisions"][0], **{"tokens": 1, "from": 1, "to": MOST - 1, "default": True})
+    best = decision_of(candidate, qwen3["decisions"][0], **{"tokens": MOST, "from": MOST, "to": MOST, "default": False})
+    qwen3.update(runner=best["runner"], max_tokens=MOST, decisions=[below, best])
+    plan["plans"] = [qwen3]
+    return plan
+
+
+def decision_of(candidate, pattern, **changes):
+    """The decision for a candidate's text, otherwise like another one."""
     runner, scheme = candidate.split()[0].split("/")
     value = lambda text: int(text) if text.isdecimal() else text
     stages = [{"name": name, "tactic": {key: value(text) for key, text in (each.split("=") for each in tactic.split(","))}}
               for name, tactic in re.findall(r"(\w+)\{(.*?)\}", candidate)]
-    decision.update({"tokens": 1, "from": 1, "to": MOST, "default": False, "runner": runner, "scheme": scheme, "stages": stages})
-    qwen3.update(runner=runner, max_tokens=MOST, decisions=[decision])
-    plan["plans"] = [qwen3]
-    return plan
+    return {**pattern, "runner": runner, "scheme": scheme, "stages": stages, **changes}
 
 
 if __name__ == "__main__":

@@ -77,6 +77,7 @@ class SlowCompilers : public ::testing::Test {
       advance();
       told_.clear();
       for (const Candidate& candidate : candidates) told_.push_back(candidate.text());
+      told_s_ = world_.now_s;
       advance();
     };
     world_.fault = [this](const Candidate& candidate, const Case&) -> Status {
@@ -106,7 +107,7 @@ class SlowCompilers : public ::testing::Test {
       const std::string next = told_.front();
       told_.erase(told_.begin());
       if (ready_s_.contains(next)) continue;
-      free_s = std::max(free_s, world_.now_s) + kSeconds;
+      free_s = std::max(free_s, told_s_) + kSeconds;
       ready_s_[next] = free_s;
     }
   }
@@ -117,6 +118,7 @@ class SlowCompilers : public ::testing::Test {
                    }};
   std::vector<double> free_s_ = std::vector<double>(kCompilers);
   std::vector<std::string> told_;
+  double told_s_ = 0;
   std::map<std::string, double> ready_s_;
   std::set<std::string> tried_;
   double waited_s_ = 0;

@@ -19,8 +19,10 @@ ATTRIBUTES = {
 PROBLEM = {"op": "fused_moe", "attributes": ATTRIBUTES}
 HIDDEN, INTERMEDIATE, EXPERTS, TOP_K = 64, 32, 8, 2
 
-# A kernel rounds where the definition does, and may round once more: relative RMS of a row.
-MOST_ERROR = 6e-3
+# Relative RMS of a row. A kernel that rounds where the definition does stays below 1e-3; one that rounds gate, up, their
+# product and each expert's row to bf16, as serving engines' do, reaches 9e-3 at these sizes; an expert that is missing or
+# another's is beyond 1e-1.
+MOST_ERROR = 2e-2
 
 
 def bits_of(value):
