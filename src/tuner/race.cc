@@ -3,11 +3,10 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
-#include <optional>
 
 #include "base/random.h"
 #include "base/statistics.h"
-#include "tuner/effects.h"
+#include "tuner/exploration.h"
 
 namespace moetune {
 namespace {
@@ -20,14 +19,17 @@ constexpr int kExploredPerRound = 16;   // A throttled round is repeated: this b
 // Tries in a row that bring no new best. Then exploring ends, if all that is likely was tried too:
 // the neighbours of the best, and what ran well at a neighbouring size.
 constexpr int kFruitless = 12;
-constexpr double kLikely = 1.1;    // Expected within this of the best: tried before exploring ends.
 constexpr size_t kLookAhead = 64;  // Tries told to the compilers before they come.
 constexpr int kFirmSamples = 3;    // With fewer, a stored time is worth another try.
 
 class Race {
  public:
   Race(Meter& meter, const RaceTask& task, std::vector<Contender> contenders)
-      : meter_(meter), task_(task), policy_(meter.policy()), contenders_(std::move(contenders)) {}
+      : meter_(meter),
+        task_(task),
+        policy_(meter.policy()),
+        contenders_(std::move(contenders)),
+        exploration_(contenders_, policy_, task.is_search) {}
 
   RaceResult run() {
     recall();
@@ -40,19 +42,7 @@ class Race {
  private:
   void recall();
   void explore();
-  // Where to go next, given what is taken already; -1 where nothing waits.
-  int next_to_explore(int step, const std::vector<bool>& taken) const;
-  bool nothing_likely_waits() const;
-  int best_expected(const std::vector<bool>& taken) const;
-  int best_predicted(const std::vector<bool>& taken) const;
-  int neighbour_of_best(const std::vector<bool>& taken) const;
-  int far_off(int step, const std::vector<bool>& taken) const;
-  void find_neighbours();
-  void predict();
   void look_ahead(int step);
-  bool waits(size_t index, const std::vector<bool>& taken) const {
-    return contenders_[index].state == State::kWaiting && !taken[index];
-  }
   void run_round();
   Result<Sample> take_sample(Contender& contender);
   bool sample_all(const std::vector<int>& order);
@@ -61,7 +51,7 @@ class Race {
   bool is_slow(const Contender& contender, const Contender& best) const;
   double noise() const;
   double noise_band(const Contender& a, const Contender& b) const;
-  const Contender* best() const;
+  const Contender* best() const { return best_of(contenders_); }
   bool decided() const;
   bool may_fit_later() const;
   std::vector<int> running() const;
@@ -71,10 +61,7 @@ class Race {
   const RaceTask& task_;
   const MeasurementPolicy& policy_;
   std::vector<Contender> contenders_;
-  const Contender* neighbours_of_ = nullptr;  // The best so far, ...
-  std::vector<size_t> neighbours_;            // ... and who differs from it in one parameter.
-  std::optional<Effects> effects_;
-  std::vector<double> predicted_us_;  // Empty: nothing to tell from yet.
+  Exploration exploration_;
   int round_ = 0;
   bool stopped_ = false;
   bool converged_ = false;  // Exploring came to an end of its own.
@@ -128,10 +115,9 @@ void Race::explore() {
   for (int step = 0; !stopped_;) {
     int explored = 0;
     while (explored < kExploredPerRound && !meter_.over(until)) {
-      find_neighbours();
-      predict();
-      const int index = next_to_explore(step, none);
-      converged_ = index < 0 || (fruitless >= kFruitless && nothing_likely_waits()) ||
+      exploration_.update();
+      const int index = exploration_.next(step, none);
+      converged_ = index < 0 || (fruitless >= kFruitless && exploration_.nothing_likely_waits()) ||
                    (settled_ && !contenders_[static_cast<size_t>(index)].pinned);
       if (converged_) break;
       if (explored % (kExploredPerRound / 4) == 0) look_ahead(step);
@@ -156,139 +142,13 @@ void Race::look_ahead(int step) {
   std::vector<bool> taken(contenders_.size());
   std::vector<Candidate> ahead;
   for (size_t i = 0; i < kLookAhead; ++i) {
-    const int index = next_to_explore(step + static_cast<int>(i), taken);
+    const int index = exploration_.next(step + static_cast<int>(i), taken);
     if (index < 0) break;
     taken[static_cast<size_t>(index)] = true;
     ahead.push_back(contenders_[static_cast<size_t>(index)].candidate);
   }
   ahead.insert(ahead.end(), task_.later.begin(), task_.later.end());
   meter_.prefetch(ahead);
-}
-
-bool Race::nothing_likely_waits() const {
-  if (neighbour_of_best(std::vector<bool>(contenders_.size())) >= 0) return false;
-  return std::none_of(contenders_.begin(), contenders_.end(), [](const Contender& c) {
-    return c.state == State::kWaiting && c.expected > 0 && c.expected <= kLikely;
-  });
-}
-
-int Race::next_to_explore(int step, const std::vector<bool>& taken) const {
-  for (size_t i = 0; i < contenders_.size(); ++i) {
-    if (contenders_[i].pinned && waits(i, taken)) return static_cast<int>(i);
-  }
-  // Of four, one that ran well nearby, one that the model takes for the fastest, one next to the
-  // best so far, one from anywhere.
-  const auto first_of = [&](auto... kinds) {
-    int found = -1;
-    ((found < 0 ? void(found = (this->*kinds)(taken)) : void()), ...);
-    return found;
-  };
-  int found = -1;
-  switch (step % 4) {
-    case 0:
-      found = first_of(&Race::best_expected, &Race::best_predicted, &Race::neighbour_of_best);
-      break;
-    case 1:
-      found = first_of(&Race::best_predicted, &Race::best_expected, &Race::neighbour_of_best);
-      break;
-    case 2: found = first_of(&Race::neighbour_of_best, &Race::best_expected); break;
-    default: break;
-  }
-  return found >= 0 ? found : far_off(step, taken);
-}
-
-// From what was tried here, and, for less, what ran at a neighbouring size.
-void Race::predict() {
-  constexpr double kWeightFromNearby = 0.2;
-  constexpr size_t kFewest = 4;
-  constexpr size_t kMostValues = 100;  // Beyond this, fitting would cost more than it tells.
-  if (!task_.is_search || (effects_ && effects_->values() > kMostValues)) return;
-  if (!effects_) {
-    std::vector<const Candidate*> points;
-    for (const Contender& contender : contenders_) points.push_back(&contender.candidate);
-    effects_.emplace(points);
-    if (effects_->values() > kMostValues) return;
-  }
-  std::vector<Effects::Try> tries;
-  double log_level = 0;  // Of a time here over what was expected.
-  int compared = 0;
-  const auto is_tried = [](const Contender& c) {
-    return c.time.samples > 0 && c.state != State::kRejected;
-  };
-  for (size_t i = 0; i < contenders_.size(); ++i) {
-    const Contender& contender = contenders_[i];
-    if (!is_tried(contender)) continue;
-    tries.push_back({i, contender.time.median_us});
-    if (contender.expected <= 0) continue;
-    log_level += std::log(contender.time.median_us / contender.expected);
-    ++compared;
-  }
-  if (tries.empty()) return;
-  const double level = compared > 0 ? std::exp(log_level / compared) : best()->time.median_us;
-  for (size_t i = 0; i < contenders_.size(); ++i) {
-    const Contender& contender = contenders_[i];
-    if (contender.state != State::kWaiting || contender.expected <= 0) continue;
-    tries.push_back({i, level * contender.expected, kWeightFromNearby});
-  }
-  if (tries.size() < kFewest) return;
-  effects_->fit(tries);
-  predicted_us_.resize(contenders_.size());
-  for (size_t i = 0; i < contenders_.size(); ++i) predicted_us_[i] = effects_->us(i);
-}
-
-int Race::best_predicted(const std::vector<bool>& taken) const {
-  int found = -1;
-  for (size_t i = 0; i < predicted_us_.size(); ++i) {
-    if (contenders_[i].expected > policy_.hopeless || !waits(i, taken)) continue;
-    if (found < 0 || predicted_us_[i] < predicted_us_[static_cast<size_t>(found)])
-      found = static_cast<int>(i);
-  }
-  return found;
-}
-
-// Of those that ran within sight of the best at a neighbouring size.
-int Race::best_expected(const std::vector<bool>& taken) const {
-  int found = -1;
-  for (size_t i = 0; i < contenders_.size(); ++i) {
-    const Contender& contender = contenders_[i];
-    const bool is_hopeless = contender.expected <= 0 || contender.expected > policy_.hopeless;
-    if (is_hopeless || !waits(i, taken)) continue;
-    if (found < 0 || contender.expected < contenders_[static_cast<size_t>(found)].expected) {
-      found = static_cast<int>(i);
-    }
-  }
-  return found;
-}
-
-int Race::neighbour_of_best(const std::vector<bool>& taken) const {
-  for (const size_t i : neighbours_) {
-    // What ran far behind nearby is nobody's hope, next to the best or not.
-    if (waits(i, taken) && contenders_[i].expected <= policy_.hopeless) return static_cast<int>(i);
-  }
-  return -1;
-}
-
-void Race::find_neighbours() {
-  const Contender* leader = best();
-  if (leader == nullptr || leader == neighbours_of_) return;
-  neighbours_of_ = leader;
-  neighbours_.clear();
-  for (size_t i = 0; i < contenders_.size(); ++i) {
-    if (differ_in_one_parameter(leader->candidate, contenders_[i].candidate))
-      neighbours_.push_back(i);
-  }
-}
-
-// Multiples of the golden ratio spread evenly over the list, however many are taken.
-int Race::far_off(int step, const std::vector<bool>& taken) const {
-  const size_t count = contenders_.size();
-  const double position = std::fmod((step + 1) * 0.6180339887498949, 1.0);
-  const auto first = static_cast<size_t>(position * static_cast<double>(count));
-  for (size_t i = 0; i < count; ++i) {
-    const size_t index = (first + i) % count;
-    if (waits(index, taken)) return static_cast<int>(index);
-  }
-  return -1;
 }
 
 std::vector<int> Race::running() const {
@@ -371,15 +231,6 @@ void Race::commit(Contender& contender, const Sample& sample) {
   if (count == 1 || count == 3 || count == 10) {
     meter_.put_time(contender.candidate, task_.spot, task_.stage, contender.time, sample.state);
   }
-}
-
-const Contender* Race::best() const {
-  const Contender* found = nullptr;
-  for (const Contender& contender : contenders_) {
-    if (contender.time.samples == 0 || contender.state == State::kRejected) continue;
-    if (found == nullptr || contender.time.median_us < found->time.median_us) found = &contender;
-  }
-  return found;
 }
 
 double Race::noise() const {
