@@ -141,7 +141,8 @@ std::string BenchRecord::to_text() const {
   }
   std::string text = table.text();
   if (rows.size() < asked)
-    text += fmt::format("{} of {} rows were measured: time was up\n", rows.size(), asked);
+    text += fmt::format("{} of {} rows were measured: there was no time for more\n", rows.size(),
+                        asked);
   const std::array<int, 4> counts = coverage();
   text += fmt::format("\nCoverage: {} tuned, {} nearest, {} stale, {} default\n", counts[0],
                       counts[1], counts[2], counts[3]);
@@ -155,7 +156,10 @@ std::string BenchRecord::to_text() const {
                       changed(), rows.size(), lost(), 100 * kMostLoss);
   text += again > 0 ? fmt::format(" ({} seemed so and were measured again).\n", again) : ".\n";
   if (cliffs.empty())
-    text += "No cliffs: no number of tokens takes over 10 % longer than one that is 10 % larger.\n";
+    text +=
+        "No cliffs: no number of tokens took over 10 % longer than one that is 10 % larger, or not "
+        "when "
+        "both were timed in turns.\n";
   for (const Cliff& cliff : cliffs) {
     text += fmt::format("Cliff: {} tokens ({}) take {:.2f}x the time of {}\n", cliff.tokens,
                         cliff.workload, cliff.ratio, cliff.larger);

@@ -70,12 +70,7 @@ std::vector<WeightLayout> layouts_of(Job& job, const PlanHandle& plan,
 class Measurement {
  public:
   Measurement(Job& job, PlanHandle plan, uint64_t seed, double budget_s, std::stop_token stop)
-      : job_(job),
-        plan_(plan),
-        seed_(seed),
-        end_(Clock::now() +
-             std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(budget_s))),
-        stop_(std::move(stop)) {}
+      : job_(job), plan_(plan), seed_(seed), budget_s_(budget_s), stop_(std::move(stop)) {}
 
   /// Rows in the order of workloads, then tokens. Ends early, with what there is, when stopped; a
   /// `sample` of sizes, measured in a random order, at the end of the budget too.
@@ -85,6 +80,9 @@ class Measurement {
     progress.show({"packing weights", 0, -1});
     MOETUNE_RETURN_IF_ERROR(
         job_.session->executor().load(layouts_of(job_, plan_, tokens), Scale::kFull));
+    // Packing is no measuring.
+    const auto end = Clock::now() + std::chrono::duration_cast<Clock::duration>(
+                                        std::chrono::duration<double>(budget_s_));
     std::vector<std::pair<size_t, int64_t>> order;  // Of workloads, tokens.
     for (size_t i = 0; i < workloads.size(); ++i)
       for (int64_t count : tokens) order.emplace_back(i, count);
@@ -93,7 +91,7 @@ class Measurement {
       std::swap(order[i - 1], order[random.below(static_cast<uint32_t>(i))]);
     std::vector<std::pair<size_t, BenchRow>> rows;
     for (const auto& [i, count] : order) {
-      const double left_s = std::chrono::duration<double>(end_ - Clock::now()).count();
+      const double left_s = std::chrono::duration<double>(end - Clock::now()).count();
       if (stop_.stop_requested() || (is_sample && !rows.empty() && left_s <= 0)) break;
       progress.show({fmt::format("{} tokens, {}", count, workloads[i]),
                      static_cast<double>(rows.size()) / static_cast<double>(order.size()),
@@ -232,7 +230,7 @@ class Measurement {
   Job& job_;
   PlanHandle plan_;
   uint64_t seed_;
-  Clock::time_point end_;
+  double budget_s_;
   std::stop_token stop_;
   MeasurementPolicy policy_;
 };

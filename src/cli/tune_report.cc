@@ -112,6 +112,18 @@ std::string earlier_text(const TuneOutcome& outcome) {
       report.earlier_s, more);
 }
 
+/// What to do about sizes that time did not suffice for.
+std::string unresolved_text(const TuneOutcome& outcome) {
+  const auto unresolved =
+      std::count_if(outcome.rows.begin(), outcome.rows.end(),
+                    [](const TuneRow& row) { return !row.decision->evidence.resolved; });
+  if (unresolved == 0 || outcome.report.from_store) return "";
+  return fmt::format(
+      "{} of {} sizes are unresolved, for want of time, and keep the default: --budget {} {}.\n",
+      unresolved, outcome.rows.size(), duration_flag(2 * std::max(outcome.budget_s, 1.0)),
+      outcome.journal.empty() ? "may resolve more" : "goes on from here");
+}
+
 /// Its last line. The file is always named: `show` alone would look for that of the usual device.
 std::string rejected_text(const TuneOutcome& outcome) {
   const std::vector<RejectedCandidate> rejected = collect_rejected(outcome.report.rejected);
@@ -180,6 +192,7 @@ std::string text_of(const TuneOutcome& outcome, const Job& job) {
                       report.measurements, report.seconds);
   if (!report.from_store) text += spent_text(report);
   text += earlier_text(outcome);
+  text += unresolved_text(outcome);
   const Ceilings& ceilings = outcome.ceilings;
   if (ceilings.read_bytes_per_s > 0) {
     const std::string when = outcome.ceilings_unix_ms > 0

@@ -33,7 +33,7 @@ TEST(BenchRecord, SaysWhatTimeDidNotSufficeForAndWhatWasMeasuredAgain) {
   record.rows = {outcome(1, 1.01, false), outcome(2, 1.2, false)};
   record.rows[0].is_remeasured = true;
   record.asked = 6;
-  EXPECT_THAT(record.to_text(), HasSubstr("2 of 6 rows were measured: time was up"));
+  EXPECT_THAT(record.to_text(), HasSubstr("2 of 6 rows were measured: there was no time for more"));
   EXPECT_THAT(record.to_text(), HasSubstr("(1 seemed so and were measured again)"));
   EXPECT_TRUE(record.to_json()["rows"][0]["remeasured"]);
   EXPECT_EQ(record.to_json()["rows_asked_for"], 6);
