@@ -158,8 +158,7 @@ std::string BenchRecord::to_text() const {
   if (cliffs.empty())
     text +=
         "No cliffs: no number of tokens took over 10 % longer than one that is 10 % larger, or not "
-        "when "
-        "both were timed in turns.\n";
+        "when both were timed in turns.\n";
   for (const Cliff& cliff : cliffs) {
     text += fmt::format("Cliff: {} tokens ({}) take {:.2f}x the time of {}\n", cliff.tokens,
                         cliff.workload, cliff.ratio, cliff.larger);

@@ -119,9 +119,9 @@ std::string unresolved_text(const TuneOutcome& outcome) {
                     [](const TuneRow& row) { return !row.decision->evidence.resolved; });
   if (unresolved == 0 || outcome.report.from_store) return "";
   return fmt::format(
-      "{} of {} sizes are unresolved, for want of time, and keep the default: --budget {} {}.\n",
-      unresolved, outcome.rows.size(), duration_flag(2 * std::max(outcome.budget_s, 1.0)),
-      outcome.journal.empty() ? "may resolve more" : "goes on from here");
+      "{} of {} sizes are unresolved and keep the default: --budget {} {}.\n", unresolved,
+      outcome.rows.size(), duration_flag(2 * std::max(outcome.budget_s, 1.0)),
+      outcome.journal.empty() ? "may resolve more" : "goes on from here and may resolve more");
 }
 
 /// Its last line. The file is always named: `show` alone would look for that of the usual device.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <initializer_list>
 
 namespace moetune {
 namespace {
@@ -37,22 +38,24 @@ int Exploration::next(int step, const std::vector<bool>& taken) const {
   }
   // Of four, one that ran well nearby, one that the model takes for the fastest, one next to the
   // best so far, one from anywhere.
-  const auto first_of = [&](auto... kinds) {
-    int found = -1;
-    ((found < 0 ? void(found = (this->*kinds)(taken)) : void()), ...);
-    return found;
+  using Kind = int (Exploration::*)(const std::vector<bool>&) const;
+  const auto first_of = [&](std::initializer_list<Kind> kinds) {
+    for (const Kind kind : kinds) {
+      if (const int index = (this->*kind)(taken); index >= 0) return index;
+    }
+    return -1;
   };
   int found = -1;
   switch (step % 4) {
     case 0:
-      found = first_of(&Exploration::best_expected, &Exploration::best_predicted,
-                       &Exploration::neighbour_of_best);
+      found = first_of({&Exploration::best_expected, &Exploration::best_predicted,
+                        &Exploration::neighbour_of_best});
       break;
     case 1:
-      found = first_of(&Exploration::best_predicted, &Exploration::best_expected,
-                       &Exploration::neighbour_of_best);
+      found = first_of({&Exploration::best_predicted, &Exploration::best_expected,
+                        &Exploration::neighbour_of_best});
       break;
-    case 2: found = first_of(&Exploration::neighbour_of_best, &Exploration::best_expected); break;
+    case 2: found = first_of({&Exploration::neighbour_of_best, &Exploration::best_expected}); break;
     default: break;
   }
   return found >= 0 ? found : far_off(step, taken);

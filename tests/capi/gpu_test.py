@@ -39,6 +39,7 @@ if torch.cuda.get_device_capability(0) < (8, 0):
 
 from moetune.capi import (ACTIVATIONS_FP8, ACTIVATIONS_FP8_BLOCK, BF16, FP16, FP8, FP8_BLOCK, INVALID_ARGUMENT, MXFP4, NVFP4,
                           UNSUPPORTED, Failed)
+from refusal import RefusalTests
 from torch_layer import EXPERTS, HIDDEN, INTERMEDIATE, MOST, TOP_K, Layer, Weights, dl, make_inputs, moetune, nans, relative_error
 
 # As tests/capi/reference.h's layers are held to: both sides round h and the output.
@@ -56,18 +57,12 @@ def setUpModule():
     torch.cuda.synchronize()
 
 
-class Case(unittest.TestCase):
+class Case(RefusalTests, unittest.TestCase):
     def make(self, weights=None, **options):
         layer = Layer(weights or Weights(), **options)
         self.addCleanup(layer.free)
         self.addCleanup(torch.cuda.synchronize)  # Before it is freed.
         return layer
-
-    def assert_fails(self, status, part, call, *arguments, **named):
-        with self.assertRaises(Failed) as caught:
-            call(*arguments, **named)
-        self.assertEqual(caught.exception.status, status, caught.exception)
-        self.assertIn(part, caught.exception.message)
 
     def assert_same_bits(self, output, expected, message=None):
         self.assertTrue(torch.equal(output.cpu().view(torch.int16), expected.cpu().view(torch.int16)), message)

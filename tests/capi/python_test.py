@@ -15,8 +15,9 @@ import unittest
 from ctypes import byref, c_float, c_int32, c_uint16
 
 from moetune.capi import (BF16, FUNCTIONS, INVALID_ARGUMENT, NOT_FOUND, NVFP4, SIZES, UNSUPPORTED, Decision, DlWeights,
-                          Expert, Failed, LayerOptions, Library, Matrix, ModelOptions, PlanInfo, Selected, Spec, Weights,
+                          Expert, LayerOptions, Library, Matrix, ModelOptions, PlanInfo, Selected, Spec, Weights,
                           tensor, tensor_of, tensors)
+from refusal import RefusalTests
 
 try:
     import numpy
@@ -112,17 +113,11 @@ def cpu_options(**more):
     return LayerOptions(**{"device": b"cpu", "threads": 1, "max_tokens": 8, "defaults_only": 1, **more})
 
 
-class Case(unittest.TestCase):
+class Case(RefusalTests, unittest.TestCase):
     def make(self, weights=None, create="layer_create", spec=None, options=None):
         layer = moetune.make_layer(spec or SMALL.spec, weights or SMALL.pointers(), options or cpu_options(), create)
         self.addCleanup(moetune.layer_free, layer)
         return layer
-
-    def assert_fails(self, status, part, call, *arguments, **named):
-        with self.assertRaises(Failed) as caught:
-            call(*arguments, **named)
-        self.assertEqual(caught.exception.status, status, caught.exception)
-        self.assertIn(part, caught.exception.message)
 
     def assert_right(self, bits):
         error = sum((bf16_value(b) - e)**2 for b, e in zip(bits, SMALL.expected))
