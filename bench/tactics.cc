@@ -130,7 +130,8 @@ class Measurement {
         for (size_t i = 0; i < candidates.size() && !over(); ++i) {
           if (i % kAhead == 0)
             executor.prefetch(
-                std::span(candidates).subspan(i, std::min(2 * kAhead, candidates.size() - i)));
+                std::span(candidates).subspan(i, std::min(2 * kAhead, candidates.size() - i)),
+                what.tokens);
           if (i % kDefaultEvery == 0) write(what, fallback, -1, "");
           write(what, candidates[i], static_cast<int>(stage), name);
         }

@@ -111,8 +111,13 @@ class Workbench {
   virtual int outputs() const = 0;
   /// Rows (positions in the outermost dimension of the outputs) that judge() wants to see.
   virtual std::vector<int64_t> check_rows(const Case& c, Scale scale, int sample) = 0;
-  /// Judges the outputs of a call: `rows` as check_rows() gave them, `outputs` holding just those
-  /// rows, one after the other.
+  /// Fewer of them, which show nearly every fault: for candidates that are only looked at, and
+  /// judged by all rows before one is chosen.
+  virtual std::vector<int64_t> look_rows(const Case& c, Scale scale, int sample) {
+    return check_rows(c, scale, sample);
+  }
+  /// Judges the outputs of a call: `rows` as check_rows() or look_rows() gave them, `outputs`
+  /// holding just those rows, one after the other.
   virtual Verdict judge(const Case& c, Scale scale, int sample, std::span<const int64_t> rows,
                         const Tensors& outputs) = 0;
   virtual Work work(const Case& c, Scale scale, int sample) = 0;
@@ -155,9 +160,14 @@ class Executor {
   /// Sets the bucket and its traffic at the loaded scale: makes and places inputs for `samples`
   /// routing samples. Every candidate from now on sees these.
   virtual Status select(const Case& c, int samples) = 0;
-  /// A hint that these will be checked soon, the first first: compiling may begin in the
-  /// background. Replaces earlier hints, never blocks, never fails.
-  virtual void prefetch(std::span<const Candidate> candidates) { (void)candidates; }
+  /// A hint that these will be checked soon at that many tokens, the first first: compiling may
+  /// begin in the background, before anything is loaded. Replaces earlier hints, waits for no
+  /// compiler, never fails. The position of the first that check() would not have to compile, as
+  /// far as is known; -1: all would be.
+  virtual int prefetch(std::span<const Candidate> candidates, int64_t tokens) {
+    (void)candidates, (void)tokens;
+    return 0;
+  }
   /// Compiles if need be, poisons outputs, runs once on routing sample `sample`, checks guards and
   /// inputs, brings rows back.
   virtual Result<CheckOutput> check(const Candidate& candidate, int sample,

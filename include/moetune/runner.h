@@ -154,6 +154,12 @@ class TunableRunner {
   /// fails: errors come from compile().
   virtual void prefetch(std::span<const Candidate> candidates) { (void)candidates; }
 
+  /// Whether compile() would take no time, as far as is known. Never blocks.
+  virtual bool is_compiled(const Candidate& candidate) const {
+    (void)candidate;
+    return true;
+  }
+
   /// Brings weights into a layout. The source may have fewer chunks than the problem has experts:
   /// then nothing is routed to the others. The default is for operators without weights.
   virtual Result<std::shared_ptr<PackedWeights>> pack(const std::string& layout,

@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "base/bf16.h"
+#include "base/parallel.h"
 
 namespace moetune {
 
@@ -15,6 +16,7 @@ constexpr uint64_t kGoldenRatio = 0x9E3779B97F4A7C15u;  // 2^64 / phi, odd
 constexpr int kTableBits = 12;
 constexpr uint64_t kTableMask = (1u << kTableBits) - 1;
 constexpr size_t kIndicesPerDraw = 64 / kTableBits;
+static_assert(draws_to_fill(kIndicesPerDraw) == 2);  // One is begun in any case.
 
 // An odd step whose bits change often enough for the mixing to do its work (the same rule as in the
 // paper).
@@ -75,6 +77,26 @@ void fill_from_table(Random& random, const RandomTable<T>& table, std::span<T> o
   }
 }
 
+// A draw's values are of one thread.
+template <typename T>
+void fill_in_parts(Random& random, const RandomTable<T>& table, std::span<T> out, int threads) {
+  constexpr size_t kWorthAThread = size_t{1} << 16;
+  const size_t parts = std::min(static_cast<size_t>(threads), out.size() / kWorthAThread);
+  const auto draws = static_cast<int64_t>(out.size() / kIndicesPerDraw);
+  if (parts < 2) {
+    fill_from_table(random, table, out);
+    return;
+  }
+  in_parts(static_cast<int>(parts), draws, [&](int64_t first, int64_t last) {
+    Random own = random;
+    own.skip(static_cast<uint64_t>(first));
+    const auto begin = static_cast<size_t>(first) * kIndicesPerDraw;
+    const size_t end = last == draws ? out.size() : static_cast<size_t>(last) * kIndicesPerDraw;
+    fill_from_table(own, table, out.subspan(begin, end - begin));
+  });
+  random.skip(draws_to_fill(out.size()));
+}
+
 }  // namespace
 
 Random::Random(uint64_t seed, uint64_t stream) {
@@ -103,6 +125,16 @@ void fill_random(Random& random, const RandomTable<uint16_t>& table, std::span<u
 
 void fill_random(Random& random, const RandomTable<uint8_t>& table, std::span<uint8_t> out) {
   fill_from_table(random, table, out);
+}
+
+void fill_random(Random& random, const RandomTable<uint16_t>& table, std::span<uint16_t> out,
+                 int threads) {
+  fill_in_parts(random, table, out, threads);
+}
+
+void fill_random(Random& random, const RandomTable<uint8_t>& table, std::span<uint8_t> out,
+                 int threads) {
+  fill_in_parts(random, table, out, threads);
 }
 
 void fill_random(Random& random, std::span<uint8_t> out) {

@@ -30,6 +30,9 @@ class Random {
     return mix(state_);
   }
 
+  /// What so many calls of next() would have left.
+  void skip(uint64_t draws) { state_ += draws * step_; }
+
   /// Uniform in the open interval (0, 1): never 0, so that its logarithm is finite.
   double uniform() { return (static_cast<double>(next() >> 12) + 0.5) * 0x1p-52; }
 
@@ -63,9 +66,18 @@ const RandomTable<float>& normal_quantiles();
 /// normal_quantiles() times `deviation`, as bf16.
 RandomTable<uint16_t> normal_bf16_table(float deviation);
 
+/// How often fill_random() from a table calls next() for so many values.
+constexpr uint64_t draws_to_fill(uint64_t values) { return values / 5 + 1; }
+
 /// Fills `out` with independent draws from `table`.
 void fill_random(Random& random, const RandomTable<uint16_t>& table, std::span<uint16_t> out);
 void fill_random(Random& random, const RandomTable<uint8_t>& table, std::span<uint8_t> out);
+
+/// The same values by several threads (>= 1); `random` is left where one thread leaves it.
+void fill_random(Random& random, const RandomTable<uint16_t>& table, std::span<uint16_t> out,
+                 int threads);
+void fill_random(Random& random, const RandomTable<uint8_t>& table, std::span<uint8_t> out,
+                 int threads);
 
 /// Fills `out` with uniform bits (two uniform fp4 codes a byte, say).
 void fill_random(Random& random, std::span<uint8_t> out);

@@ -14,6 +14,7 @@
 #include <mutex>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <set>
 #include <thread>
 
 #include "base/environment.h"
@@ -221,6 +222,7 @@ struct Jit::State {
   std::mutex mutex;                                                       // Guards all below.
   std::map<std::string, std::weak_ptr<const CompiledProgram>> in_memory;  // by compile_key()
   std::map<std::string, std::weak_ptr<const CompiledProgram>> by_identity;
+  std::set<std::string> refused;  // Identities of what did not compile.
   std::map<std::string, std::shared_future<Answer>> at_work;
   JitStatistics statistics;
   std::vector<std::string> notes;
@@ -261,6 +263,14 @@ void Jit::prefetch(std::vector<CompileRequest> requests) {
     state.background.emplace_back(work);
   }
   state.more_ahead.notify_all();
+}
+
+bool Jit::has(const CompileRequest& request) const {
+  const std::string identity = identity_of(request);
+  const std::lock_guard lock(state_->mutex);
+  const auto found = state_->by_identity.find(identity);
+  const bool is_held = found != state_->by_identity.end() && !found->second.expired();
+  return is_held || state_->refused.contains(identity);
 }
 
 std::optional<CompiledProgramPtr> Jit::in_memory(const std::string& identity) {
@@ -313,6 +323,7 @@ Answer Jit::compile(const CompileRequest& request) {
     } else {
       ++state_->statistics.failed;
       state_->in_memory.erase(key);
+      state_->refused.insert(identity);
     }
     state_->at_work.erase(key);
   }

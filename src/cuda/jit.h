@@ -114,6 +114,9 @@ class Jit {
   /// them again. Does not wait.
   void prefetch(std::vector<CompileRequest> requests);
 
+  /// Whether compile() would find it in memory, or has seen it fail.
+  bool has(const CompileRequest& request) const;
+
   JitStatistics statistics() const;
   /// What was noticed and did no harm: a corrupt entry replaced, a cache that cannot be written.
   /// Empties the list.

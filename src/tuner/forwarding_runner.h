@@ -44,6 +44,9 @@ class ForwardingRunner : public TunableRunner {
     return runner_.compile(candidate, max_tokens);
   }
   void prefetch(std::span<const Candidate> candidates) override { runner_.prefetch(candidates); }
+  bool is_compiled(const Candidate& candidate) const override {
+    return runner_.is_compiled(candidate);
+  }
   Result<std::shared_ptr<PackedWeights>> pack(const std::string& layout,
                                               WeightSource& source) override {
     return runner_.pack(layout, source);

@@ -52,7 +52,7 @@ class InProcessExecutor final : public Executor {
 
   Status load(std::span<const WeightLayout> layouts, Scale scale) override;
   Status select(const Case& c, int samples) override;
-  void prefetch(std::span<const Candidate> candidates) override;
+  int prefetch(std::span<const Candidate> candidates, int64_t tokens) override;
   Result<CheckOutput> check(const Candidate& candidate, int sample,
                             std::span<const int64_t> rows) override;
   Result<std::vector<Sample>> measure(std::span<const Candidate* const> order, int stage,
@@ -139,16 +139,23 @@ Status InProcessExecutor::select(const Case& c, int samples) {
   return {};
 }
 
-void InProcessExecutor::prefetch(std::span<const Candidate> candidates) {
+int InProcessExecutor::prefetch(std::span<const Candidate> candidates, int64_t /*tokens*/) {
+  int first = -1;
   for (TunableRunner* runner : runners_) {
     std::vector<Candidate> own;
-    for (const Candidate& candidate : candidates) {
+    for (size_t i = 0; i < candidates.size(); ++i) {
+      const Candidate& candidate = candidates[i];
+      if (candidate.runner != runner->name()) continue;
       const bool is_ready =
           compiled_.contains(fmt::format("{}@{}", candidate.text(), candidate.runner_version));
-      if (candidate.runner == runner->name() && !is_ready) own.push_back(candidate);
+      if (!is_ready) own.push_back(candidate);
+      const auto position = static_cast<int>(i);
+      const bool may_be_first = first < 0 || position < first;
+      if (may_be_first && (is_ready || runner->is_compiled(candidate))) first = position;
     }
     if (!own.empty()) runner->prefetch(own);
   }
+  return first;
 }
 
 Result<CheckOutput> InProcessExecutor::check(const Candidate& candidate, int sample,

@@ -34,7 +34,7 @@ class Race {
   RaceResult run() {
     recall();
     explore();
-    if (!task_.later.empty()) meter_.prefetch(task_.later);
+    if (!task_.later.empty()) meter_.prefetch(task_.later, task_.spot);
     while (!meter_.over(task_.deadline_s) && !stopped_ && !decided()) run_round();
     return finish();
   }
@@ -42,7 +42,7 @@ class Race {
  private:
   void recall();
   void explore();
-  void look_ahead(int step);
+  int choose(int step, int wanted);
   void run_round();
   Result<Sample> take_sample(Contender& contender);
   bool sample_all(const std::vector<int>& order);
@@ -120,13 +120,13 @@ void Race::explore() {
       converged_ = index < 0 || (fruitless >= kFruitless && exploration_.nothing_likely_waits()) ||
                    (settled_ && !contenders_[static_cast<size_t>(index)].pinned);
       if (converged_) break;
-      if (explored % (kExploredPerRound / 4) == 0) look_ahead(step);
+      const int chosen = choose(step, index);
       ++step;
       ++explored;
       // One at a time, so that the next choice knows this one's result.
       const Contender* before = best();
       const double best_us = before == nullptr ? 0 : before->time.median_us;
-      if (!sample_all({index})) break;
+      if (!sample_all({chosen})) break;
       const Contender* after = best();
       const bool is_better =
           after != nullptr &&
@@ -138,17 +138,21 @@ void Race::explore() {
   }
 }
 
-void Race::look_ahead(int step) {
+// Of those that are next in turn, `wanted` the first, the first that is compiled: while it runs,
+// the compilers are at those before it, which then come first.
+int Race::choose(int step, int wanted) {
   std::vector<bool> taken(contenders_.size());
+  std::vector<int> turn;
   std::vector<Candidate> ahead;
-  for (size_t i = 0; i < kLookAhead; ++i) {
-    const int index = exploration_.next(step + static_cast<int>(i), taken);
-    if (index < 0) break;
+  for (int index = wanted; index >= 0 && turn.size() < kLookAhead;
+       index = exploration_.next(step + static_cast<int>(turn.size()), taken)) {
     taken[static_cast<size_t>(index)] = true;
+    turn.push_back(index);
     ahead.push_back(contenders_[static_cast<size_t>(index)].candidate);
   }
   ahead.insert(ahead.end(), task_.later.begin(), task_.later.end());
-  meter_.prefetch(ahead);
+  const auto first = static_cast<size_t>(std::max(0, meter_.prefetch(ahead, task_.spot)));
+  return first < turn.size() ? turn[first] : wanted;
 }
 
 std::vector<int> Race::running() const {
@@ -178,7 +182,7 @@ Result<Sample> Race::take_sample(Contender& contender) {
     return error;
   };
   const double before = meter_.worked_s();
-  Status status = task_.stage < 0 ? meter_.check(contender.candidate, task_.spot, "check")
+  Status status = task_.stage < 0 ? meter_.check(contender.candidate, task_.spot, "look")
                                   : meter_.check_before_exploring(contender.candidate, task_.spot);
   if (!status.ok()) return out(std::move(status).error(), "race");
   const double checked = meter_.worked_s();

@@ -45,15 +45,23 @@ class RoutedExecutor final : public Executor {
     return {};
   }
 
-  void prefetch(std::span<const Candidate> candidates) override {
+  int prefetch(std::span<const Candidate> candidates, int64_t tokens) override {
+    int first = -1;
     for (Executor* executor : loaded_) {
       std::vector<Candidate> own;
-      for (const Candidate& candidate : candidates) {
-        const auto found = by_runner_.find(candidate.runner);
-        if (found != by_runner_.end() && found->second == executor) own.push_back(candidate);
+      std::vector<int> positions;
+      for (size_t i = 0; i < candidates.size(); ++i) {
+        const auto found = by_runner_.find(candidates[i].runner);
+        if (found == by_runner_.end() || found->second != executor) continue;
+        own.push_back(candidates[i]);
+        positions.push_back(static_cast<int>(i));
       }
-      executor->prefetch(own);
+      const int at = executor->prefetch(own, tokens);
+      if (at < 0 || static_cast<size_t>(at) >= positions.size()) continue;
+      const int position = positions[static_cast<size_t>(at)];
+      first = first < 0 ? position : std::min(first, position);
     }
+    return first;
   }
 
   Result<CheckOutput> check(const Candidate& candidate, int sample,

@@ -34,6 +34,10 @@ class Spending {
   double start_s_;
 };
 
+// Phases of a check.
+constexpr const char* kLook = "look";
+constexpr const char* kCheck = "check";
+
 Error no_time() { return {ErrorCode::kInterrupted, "the budget is spent"}; }
 
 }  // namespace
@@ -149,7 +153,7 @@ Result<Setting> Meter::setting(const Spot& spot, const Candidate& fallback, doub
   if (record != nullptr) {
     fallback_us = record->time.median_us;
   } else if (expected_us <= 0) {
-    MOETUNE_RETURN_IF_ERROR(check(fallback, spot, "check"));
+    MOETUNE_RETURN_IF_ERROR(check(fallback, spot, kLook));
     settings_[spot.text()] = Setting{};
     auto first = sample(fallback, spot, -1);
     settings_.erase(spot.text());
@@ -163,19 +167,28 @@ Status Meter::check_before_exploring(const Candidate& candidate, const Spot& spo
   const auto setting = settings_.find(spot.text());
   const bool is_dear = setting != settings_.end() && setting->second.fallback_us > kDearUs;
   if (is_dear && passed_somewhere_.contains(identity(candidate))) return {};
-  return check(candidate, spot, "check");
+  return check(candidate, spot, kLook);
 }
 
 Status Meter::check(const Candidate& candidate, const Spot& spot, const std::string& phase,
                     int routing) {
-  const std::string place = fmt::format("{}|{}|{}", identity(candidate), spot.text(), phase);
-  if (passed_.contains(place)) return {};
+  const auto place = [&](const char* passed) {
+    return fmt::format("{}|{}|{}", identity(candidate), spot.text(), passed);
+  };
+  const bool is_look = phase == kLook;
+  if (passed_.contains(place(phase.c_str()))) return {};
+  if (is_look && passed_.contains(place(kCheck))) return {};
   const auto setting = settings_.find(spot.text());
   const int routings = setting == settings_.end() ? 1 : setting->second.routings;
   MOETUNE_RETURN_IF_ERROR(aim(spot, routings));
   const int sample = routing % routings;
   Workbench& bench = *request_.bench;
-  const std::vector<int64_t> rows = bench.check_rows(spot.what, spot.scale, sample);
+  std::vector<int64_t> rows;
+  {
+    const Spending spending(now_, report_.spent.judge);
+    rows = is_look ? bench.look_rows(spot.what, spot.scale, sample)
+                   : bench.check_rows(spot.what, spot.scale, sample);
+  }
   CheckOutput out;
   {
     const Spending spending(now_, report_.spent.check);
@@ -187,7 +200,9 @@ Status Meter::check(const Candidate& candidate, const Spot& spot, const std::str
   const Spending spending(now_, report_.spent.judge);
   const Verdict verdict = bench.judge(spot.what, spot.scale, sample, rows, out.outputs);
   if (!verdict.ok) return Error{ErrorCode::kWrongResult, verdict.reason};
-  passed_.insert(place);
+  passed_.insert(place(phase.c_str()));
+  if (is_look && rows.size() == bench.check_rows(spot.what, spot.scale, sample).size())
+    passed_.insert(place(kCheck));
   passed_somewhere_.insert(identity(candidate));
   return {};
 }

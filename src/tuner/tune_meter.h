@@ -78,14 +78,18 @@ class Meter {
 
   // ---- Candidates ----
   /// Runs the candidate on `routing` and judges it, unless it passed that check here already.
-  /// `phase` is "check" before timing and "verify" after.
+  /// `phase` is "look" before timing, where fewer rows will do; "check" before a comparison that
+  /// decides, "verify" after it.
   Status check(const Candidate& candidate, const Spot& spot, const std::string& phase,
                int routing = 0);
   /// The same, except that where calls are dear a candidate that was right at another spot in this
   /// run may go ahead: for times that decide nothing by themselves.
   Status check_before_exploring(const Candidate& candidate, const Spot& spot);
-  /// Says which candidates are likely to be checked next, so that compiling them may begin.
-  void prefetch(std::span<const Candidate> candidates) { request_.executor->prefetch(candidates); }
+  /// Says which candidates are likely to be checked next, so that compiling them may begin. Which
+  /// of them is the first that needs none; -1: none of them.
+  int prefetch(std::span<const Candidate> candidates, const Spot& spot) {
+    return request_.executor->prefetch(candidates, spot.what.tokens);
+  }
   /// One sample of a checked candidate at a spot whose setting is known. `stage` < 0: the whole
   /// operator.
   Result<Sample> sample(const Candidate& candidate, const Spot& spot, int stage);

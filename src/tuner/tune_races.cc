@@ -132,6 +132,9 @@ Status race_upwards(TuneState& state, BucketSearch& search, double end_s) {
     state.meter.begin("check", bucket.tokens, 0);
     MOETUNE_ASSIGN_OR_RETURN(const bool is_set, set_up(state, bucket));
     if (!is_set) continue;
+    std::vector<Candidate> after;
+    if (i + 1 < state.buckets.size())
+      after.push_back(state.space.fallback(state.buckets[i + 1].tokens));
     for (size_t group = 0; group < groups; ++group) {
       const double now = state.meter.elapsed_s();
       const double share = (deadline - now) / static_cast<double>(groups - group);
@@ -139,7 +142,7 @@ Status race_upwards(TuneState& state, BucketSearch& search, double end_s) {
       if (i > 0) add_winner(state, i - 1, group, incumbents);
       add_suggestions(state, i, incumbents);
       bucket.searches[group] =
-          search.run(state.space.groups()[group], spot, now + share, incumbents);
+          search.run(state.space.groups()[group], spot, now + share, incumbents, after);
     }
     state.meter.set_buckets_done(static_cast<int>(i + 1));
   }

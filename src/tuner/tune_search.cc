@@ -48,9 +48,10 @@ uint64_t race_seed(const Spot& spot, const std::string& where) {
 }  // namespace
 
 SearchResult BucketSearch::run(const LayoutGroup& group, const Spot& spot, double deadline_s,
-                               const std::vector<Candidate>& incumbents) {
+                               const std::vector<Candidate>& incumbents,
+                               std::span<const Candidate> after) {
   const int64_t tokens = spot.what.tokens;
-  const Scope scope{group, spot, deadline_s, space_.fallback(tokens)};
+  const Scope scope{group, spot, deadline_s, space_.fallback(tokens), after};
   std::vector<Candidate> fitting;
   for (const Candidate& incumbent : incumbents) {
     if (space_.fits(incumbent, group, tokens)) add_once(fitting, incumbent);
@@ -77,7 +78,7 @@ SearchResult BucketSearch::run(const LayoutGroup& group, const Spot& spot, doubl
 
 void BucketSearch::compile_ahead(const LayoutGroup& group, const Spot& spot) {
   if (!meter_.may_measure()) return;
-  const Scope scope{group, spot, 0, space_.fallback(spot.what.tokens)};
+  const Scope scope{group, spot, 0, space_.fallback(spot.what.tokens), {}};
   const std::vector<Arm> arms = space_.arms(group, spot.what.tokens);
   std::vector<Candidate> ahead{scope.fallback};
   for (const Arm& arm : arms) add_once(ahead, arm.base);
@@ -85,7 +86,7 @@ void BucketSearch::compile_ahead(const LayoutGroup& group, const Spot& spot) {
     for (const Candidate& candidate : likely_later(scope, arm, 0, arm.base))
       add_once(ahead, candidate);
   }
-  meter_.prefetch(ahead);
+  meter_.prefetch(ahead, spot);
 }
 
 void BucketSearch::note(const RaceResult& raced) {
@@ -203,11 +204,11 @@ RaceResult BucketSearch::race_stage(const Scope& scope, const Arm& arm, size_t s
   }
   meter_.begin("race", scope.spot.what.tokens, static_cast<int>(contenders.size()));
   const bool is_whole = arm.scheme->stages.size() == 1;
-  const RaceTask task{scope.spot,
-                      is_whole ? -1 : static_cast<int>(stage),
-                      deadline_s,
-                      race_seed(scope.spot, where),
-                      likely_later(scope, arm, stage + 1, base),
+  std::vector<Candidate> later = likely_later(scope, arm, stage + 1, base);
+  later.insert(later.end(), scope.after.begin(), scope.after.end());
+  const RaceTask task{scope.spot,        is_whole ? -1 : static_cast<int>(stage),
+                      deadline_s,        race_seed(scope.spot, where),
+                      std::move(later),
                       /*is_search=*/true};
   RaceResult raced = race(meter_, task, std::move(contenders));
   for (const Candidate& rejected : raced.rejected) {

@@ -31,9 +31,9 @@ class BucketSearch {
 
   /// Searches until the order is clear or the deadline. Remembers what it saw for the searches of
   /// other buckets. `incumbents` (other buckets' winners, say) are in the final race where they
-  /// fit.
+  /// fit; compilers that have nothing else to do are told of `after`, which is wanted elsewhere.
   SearchResult run(const LayoutGroup& group, const Spot& spot, double deadline_s,
-                   const std::vector<Candidate>& incumbents);
+                   const std::vector<Candidate>& incumbents, std::span<const Candidate> after = {});
   /// Tells the compilers what a search there will want first: they have nothing to do while weights
   /// are packed.
   void compile_ahead(const LayoutGroup& group, const Spot& spot);
@@ -48,6 +48,7 @@ class BucketSearch {
     const Spot& spot;
     double deadline_s;
     Candidate fallback;
+    std::span<const Candidate> after;
   };
 
   /// The arms worth searching, and each arm's start: the incumbent of its scheme where that is

@@ -249,8 +249,12 @@ Result<Server::Answer> Server::check(Session& session, JsonReader& request) {
 
 Result<Server::Answer> Server::prefetch(Session& session, JsonReader& request) {
   MOETUNE_ASSIGN_OR_RETURN(const std::vector<Candidate> candidates, read_candidates(request));
-  session.executor->prefetch(candidates);
-  return Answer{};
+  int64_t tokens = 0;
+  request.optional("tokens", tokens);
+  if (!request.ok()) return request_error(request);
+  Answer answer;
+  answer.fields = {{"first", session.executor->prefetch(candidates, tokens)}};
+  return answer;
 }
 
 Result<Server::Answer> Server::ceilings(Session& session, JsonReader& request) {

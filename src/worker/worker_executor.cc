@@ -6,10 +6,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <list>
 #include <map>
 #include <optional>
 #include <utility>
 
+#include "base/host.h"
 #include "base/status_macros.h"
 #include "tuner/configuration.h"
 #include "worker/host_state.h"
@@ -46,7 +48,7 @@ class WorkerExecutor final : public Executor {
 
   Status load(std::span<const WeightLayout> layouts, Scale scale) override;
   Status select(const Case& c, int samples) override;
-  void prefetch(std::span<const Candidate> candidates) override;
+  int prefetch(std::span<const Candidate> candidates, int64_t tokens) override;
   Result<CheckOutput> check(const Candidate& candidate, int sample,
                             std::span<const int64_t> rows) override;
   Result<std::vector<Sample>> measure(std::span<const Candidate* const> order, int stage,
@@ -62,6 +64,14 @@ class WorkerExecutor final : public Executor {
     Case what;
     int samples = 1;
   };
+  // A selection's arguments as they are sent.
+  struct Given {
+    Case what;
+    Scale scale = Scale::kFull;
+    Json arguments;
+    std::vector<Descriptor> files;  // One for each sample.
+    size_t bytes = 0;
+  };
 
   // Starts a helper if need be and gives it what it lacks. Errors are the helper's.
   Status sync();
@@ -70,6 +80,7 @@ class WorkerExecutor final : public Executor {
   Reply open_session();
   Reply send_load();
   Reply send_selection();
+  Result<const Given*> arguments_of(const Selection& selection);
   // The same before a candidate's request, unless it is one that must not be made: what fails is
   // not the candidate's fault.
   Status admit(const Candidate& candidate);
@@ -90,7 +101,8 @@ class WorkerExecutor final : public Executor {
 
   std::optional<Load> wanted_load_;
   std::optional<Selection> wanted_selection_;
-  int helper_ = 0;  // The number of the helper that has the following.
+  std::list<Given> given_;  // The last one last.
+  int helper_ = 0;          // The number of the helper that has the following.
   bool has_session_ = false;
   bool has_load_ = false;
   bool has_selection_ = false;
@@ -189,21 +201,50 @@ Reply WorkerExecutor::send_selection() {
   Json select = request("select");
   select["case"] = worker::case_to_json(wanted_selection_->what);
   select["samples"] = wanted_selection_->samples;
-  std::vector<Descriptor> files;
-  for (int sample = 0; place_.sends_arguments && sample < wanted_selection_->samples; ++sample) {
-    const Scale scale = wanted_load_ ? wanted_load_->scale : Scale::kFull;
-    auto arguments = place_.bench->arguments(wanted_selection_->what, scale, sample);
-    if (!arguments.ok()) return {.kind = Kind::kError, .error = std::move(arguments).error()};
-    const auto inputs = arguments->end() - place_.bench->outputs();
-    const Tensors outputs(inputs, arguments->end());
-    arguments->erase(inputs, arguments->end());
-    auto file = worker::file_of(*arguments);
-    if (!file.ok()) return {.kind = Kind::kError, .error = std::move(file).error()};
-    select["arguments"].push_back({{"inputs", worker::tensors_to_json(*arguments)},
-                                   {"outputs", worker::tensors_to_json(outputs)}});
-    files.push_back(std::move(file).value());
+  if (!place_.sends_arguments)
+    return host_.ask(std::move(select), {}, host_.options.policy.load_s, "making inputs");
+  auto given = arguments_of(*wanted_selection_);
+  if (!given.ok()) return {.kind = Kind::kError, .error = std::move(given).error()};
+  select["arguments"] = (*given)->arguments;
+  return host_.ask(std::move(select), (*given)->files, host_.options.policy.load_s,
+                   "making inputs");
+}
+
+// The tuner comes back to a case several times, and making its inputs takes longer than sending
+// them.
+Result<const WorkerExecutor::Given*> WorkerExecutor::arguments_of(const Selection& selection) {
+  const Scale scale = wanted_load_ ? wanted_load_->scale : Scale::kFull;
+  const auto known = std::find_if(given_.begin(), given_.end(), [&](const Given& given) {
+    return given.what == selection.what && given.scale == scale &&
+           given.files.size() == static_cast<size_t>(selection.samples);
+  });
+  if (known != given_.end()) {
+    given_.splice(given_.end(), given_, known);
+    return &given_.back();
   }
-  return host_.ask(std::move(select), files, host_.options.policy.load_s, "making inputs");
+  Given given{selection.what, scale, Json::array(), {}, 0};
+  for (int sample = 0; sample < selection.samples; ++sample) {
+    MOETUNE_ASSIGN_OR_RETURN(Tensors arguments,
+                             place_.bench->arguments(selection.what, scale, sample));
+    const auto inputs = arguments.end() - place_.bench->outputs();
+    const Tensors outputs(inputs, arguments.end());
+    arguments.erase(inputs, arguments.end());
+    MOETUNE_ASSIGN_OR_RETURN(Descriptor file, worker::file_of(arguments));
+    given.arguments.push_back({{"inputs", worker::tensors_to_json(arguments)},
+                               {"outputs", worker::tensors_to_json(outputs)}});
+    given.files.push_back(std::move(file));
+    for (const Tensor& tensor : arguments) given.bytes += tensor.bytes();
+  }
+  given_.push_back(std::move(given));
+  // A sixteenth of what memory is free, the newest in any case.
+  const size_t most = host_available_memory_bytes() / 16;
+  size_t bytes = 0;
+  for (const Given& each : given_) bytes += each.bytes;
+  while (given_.size() > 1 && bytes > most) {
+    bytes -= given_.front().bytes;
+    given_.pop_front();
+  }
+  return &given_.back();
 }
 
 Status WorkerExecutor::load(std::span<const WeightLayout> layouts, Scale scale) {
@@ -234,15 +275,24 @@ Status WorkerExecutor::admit(const Candidate& candidate) {
   return Error{ErrorCode::kInterrupted, done.error().message, done.error().hint};
 }
 
-void WorkerExecutor::prefetch(std::span<const Candidate> candidates) {
-  if (!host_.helper || helper_ != host_.started || !has_session_) return;
+int WorkerExecutor::prefetch(std::span<const Candidate> candidates, int64_t tokens) {
+  if (!host_.helper || helper_ != host_.started || !has_session_) return 0;
   Json hint = request("prefetch");
+  hint["tokens"] = tokens;
   Json& list = hint["candidates"] = Json::array();
-  for (const Candidate& candidate : candidates) {
-    if (!host_.quarantined.contains(identity(candidate)))
-      list.push_back(worker::candidate_to_json(candidate));
+  std::vector<int> positions;
+  for (size_t i = 0; i < candidates.size(); ++i) {
+    if (host_.quarantined.contains(identity(candidates[i]))) continue;
+    list.push_back(worker::candidate_to_json(candidates[i]));
+    positions.push_back(static_cast<int>(i));
   }
-  host_.helper->tell(hint);
+  const Reply reply = host_.ask(std::move(hint), {}, host_.options.policy.start_s, "looking ahead");
+  if (reply.kind != Kind::kAnswer) return 0;  // Whoever needs the helper next meets its trouble.
+  int first = 0;
+  JsonReader reader(reply.answer.fields, "prefetch");
+  reader.optional("first", first);
+  if (!reader.ok() || first >= static_cast<int>(positions.size())) return 0;
+  return first < 0 ? -1 : positions[static_cast<size_t>(first)];
 }
 
 Error WorkerExecutor::candidate_error(const Candidate& candidate, Error error) {
@@ -330,6 +380,7 @@ Result<Json> WorkerExecutor::question(Json request, double limit_s, const char* 
 }
 
 void WorkerExecutor::unload() {
+  given_.clear();
   const bool is_there = host_.helper && helper_ == host_.started && has_session_;
   wanted_load_.reset();
   wanted_selection_.reset();

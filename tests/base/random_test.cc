@@ -147,5 +147,32 @@ TEST(Random, NormalBf16HasTheDeviationAskedFor) {
   EXPECT_NEAR(std::sqrt(squares / 1e5), 0.25, 0.005);
 }
 
+TEST(Random, ThreadsFillWithTheValuesOfOne) {
+  RandomTable<uint16_t> words = normal_bf16_table(1);
+  RandomTable<uint8_t> bytes;
+  for (size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<uint8_t>(i * 7);
+  for (const size_t size : {size_t{0}, size_t{9}, size_t{200'000}, size_t{1'000'003}}) {
+    for (const int threads : {1, 2, 7}) {
+      Random one(3, 4), several(3, 4);
+      std::vector<uint16_t> a(size), b(size);
+      fill_random(one, words, std::span(a));
+      fill_random(several, words, std::span(b), threads);
+      EXPECT_EQ(a, b) << size << " by " << threads;
+      std::vector<uint8_t> c(size), d(size);
+      fill_random(one, bytes, std::span(c));
+      fill_random(several, bytes, std::span(d), threads);
+      EXPECT_EQ(c, d) << size << " by " << threads;
+      EXPECT_EQ(one.next(), several.next()) << "both are left at the same place";
+    }
+  }
+}
+
+TEST(Random, SkippingIsDrawingAndForgetting) {
+  Random drawn(1), skipped(1);
+  for (int i = 0; i < 1000; ++i) drawn.next();
+  skipped.skip(1000);
+  EXPECT_EQ(drawn.next(), skipped.next());
+}
+
 }  // namespace
 }  // namespace moetune

@@ -196,9 +196,59 @@ TEST_F(FaultTest, ArgumentsCanBeSentInsteadOfMade) {
   EXPECT_EQ(verdict("good", 2), "") << "sent again";
 }
 
+// Arguments of a case are made once, and sent again.
+TEST_F(FaultTest, ACaseThatComesBackFindsItsArguments) {
+  class Counting final : public Workbench {
+   public:
+    explicit Counting(Workbench& bench) : bench_(bench) {}
+    const Problem& problem() const override { return bench_.problem(); }
+    WeightSource& weights(Scale scale) override { return bench_.weights(scale); }
+    Result<Tensors> arguments(const Case& c, Scale scale, int sample) override {
+      ++made;
+      return bench_.arguments(c, scale, sample);
+    }
+    int outputs() const override { return bench_.outputs(); }
+    std::vector<int64_t> check_rows(const Case& c, Scale scale, int sample) override {
+      return bench_.check_rows(c, scale, sample);
+    }
+    Verdict judge(const Case& c, Scale scale, int sample, std::span<const int64_t> rows,
+                  const Tensors& outputs) override {
+      return bench_.judge(c, scale, sample, rows, outputs);
+    }
+    Work work(const Case& c, Scale scale, int sample) override {
+      return bench_.work(c, scale, sample);
+    }
+    int made = 0;
+
+   private:
+    Workbench& bench_;
+  };
+  start();
+  Counting counting(*bench_);
+  make_executor(true, &counting);
+  const int before = counting.made;
+  select(3);
+  case_.tokens = 7;
+  select(2);
+  EXPECT_EQ(counting.made - before, 5);
+  EXPECT_EQ(verdict("good", 1), "");
+  case_.tokens = 4;
+  select(3);
+  EXPECT_EQ(verdict("good", 2), "");
+  case_.tokens = 7;
+  select(2);
+  EXPECT_EQ(verdict("good"), "");
+  EXPECT_EQ(counting.made - before, 5);
+  case_.seed = 99;
+  select(2);
+  EXPECT_EQ(verdict("good"), "");
+  EXPECT_EQ(counting.made - before, 7);
+}
+
 TEST_F(FaultTest, AHintReachesTheRunner) {
   start();
-  executor_->prefetch(std::vector<Candidate>{faulty("fast"), faulty("good")});
+  EXPECT_EQ(executor_->prefetch(std::vector<Candidate>{faulty("crash"), faulty("good")}, 4), 1);
+  EXPECT_EQ(executor_->prefetch(std::vector<Candidate>{faulty("fast"), faulty("good")}, 4), 0);
   EXPECT_EQ(verdict("good"), "");
   EXPECT_THAT(host_->output(), HasSubstr("2 kernels were announced"));
 }

@@ -39,11 +39,11 @@ class FaultTest : public ::testing::Test {
     make_executor(false);
     if (executor_) select();
   }
-  void make_executor(bool sends_arguments) {
+  void make_executor(bool sends_arguments, Workbench* bench = nullptr) {
     auto made = make_worker_executor(host_, {.problem = bench_->problem(),
                                              .options = {},
                                              .device_key = {},
-                                             .bench = bench_.get(),
+                                             .bench = bench != nullptr ? bench : bench_.get(),
                                              .sends_arguments = sends_arguments});
     ASSERT_TRUE(made.ok()) << made.error().message;
     executor_ = std::move(made).value();
@@ -73,7 +73,7 @@ class FaultTest : public ::testing::Test {
     return bench_->judge(case_, Scale::kFull, sample, rows, output->outputs).reason;
   }
 
-  const Case case_{4, "uniform", 7};
+  Case case_{4, "uniform", 7};
   std::unique_ptr<Workbench> bench_ = make_doubling_bench();
   std::shared_ptr<WorkerHost> host_;
   std::unique_ptr<Executor> executor_;

@@ -188,6 +188,13 @@ class Faulty(ProtocolTest):
         helper.send({"do": "prefetch", "session": 1, "candidates": [faulty("good"), faulty("fast")]})
         self.answered(helper.ask("unload", session=1))
 
+    def test_looking_ahead_tells_what_is_compiled(self):
+        helper = self.selected()
+        wanted = [faulty("crash"), faulty("good"), faulty("fast")]
+        self.assertEqual(helper.ask("prefetch", session=1, candidates=wanted[:1])["first"], -1)
+        self.assertEqual(helper.ask("prefetch", session=1, candidates=wanted)["first"], 1)
+        self.assertEqual(helper.ask("prefetch", session=1, candidates=[])["first"], -1)
+
     def test_what_makes_no_sense_is_an_error_and_no_end(self):
         helper = self.selected()
         good = faulty("good")

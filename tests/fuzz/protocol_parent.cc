@@ -39,7 +39,7 @@ void tune_with(Executor& executor) {
   if (!executor.load({&layout, 1}, Scale::kFull).ok()) return;
   if (!executor.select({.tokens = 4}, 2).ok()) return;
   const std::array candidates = {candidate(1), candidate(2)};
-  executor.prefetch(candidates);
+  executor.prefetch(candidates, 4);
   const std::array<int64_t, 2> rows = {0, 3};
   for (const Candidate& each : candidates) {
     const auto output = executor.check(each, 0, rows);

@@ -2,8 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstring>
 #include <numeric>
+#include <span>
 
 #include "base/bf16.h"
 #include "ops/moe/arguments.h"
@@ -80,8 +82,10 @@ TEST(MoeProblem, NamesTheAttributeItCannotRead) {
 // A bench and the right output of one of its calls.
 struct Bench {
   explicit Bench(const FusedMoeSpec& s, DataKind kind = DataKind::kRealistic,
-                 Scale scale = Scale::kFull, bool accepts_engine_roundings = false)
+                 Scale scale = Scale::kFull, bool accepts_engine_roundings = false,
+                 int64_t tokens = 40)
       : spec(kind == DataKind::kExact ? exact_variant(s) : s), scale_(scale) {
+    c.tokens = tokens;
     bench = std::move(make_moe_workbench(s, {.kind = kind,
                                              .seed = 7,
                                              .reference_rows = 3,
@@ -113,6 +117,22 @@ struct Bench {
                               {static_cast<int64_t>(rows.size()), spec.hidden},
                               output.data()}};
     return bench->judge(c, scale_, 0, rows, outputs);
+  }
+
+  // The same output, of which only these rows are shown.
+  Verdict judge(std::span<const int64_t> shown) {
+    std::vector<uint16_t> some;
+    for (const int64_t row : shown) {
+      const auto first = output.begin() + row * spec.hidden;
+      some.insert(some.end(), first, first + spec.hidden);
+    }
+    const auto count = static_cast<int64_t>(shown.size());
+    return bench->judge(c, scale_, 0, shown,
+                        {{"output", DataType::kBf16, {count, spec.hidden}, some.data()}});
+  }
+  void spoil(int64_t row) {
+    uint16_t& value = output[static_cast<size_t>(row * spec.hidden + 5)];
+    value = float_to_bf16(bf16_to_float(value) + 3);
   }
 
   FusedMoeSpec spec;
@@ -225,6 +245,47 @@ TEST(MoeWorkbench, EveryRowIsJudgedUnderEveryRounding) {
       }
     }
   }
+}
+
+TEST(MoeWorkbench, ALookIsAtAFewRowsOfMany) {
+  Bench few(small_spec());
+  EXPECT_EQ(few.bench->look_rows(few.c, Scale::kFull, 0), few.rows);
+
+  Bench bench(small_spec(), DataKind::kRealistic, Scale::kFull, false, 300);
+  const std::vector<int64_t> look = bench.bench->look_rows(bench.c, Scale::kFull, 0);
+  EXPECT_GE(look.size(), 64u);
+  EXPECT_LE(look.size(), 67u);
+  EXPECT_TRUE(std::is_sorted(look.begin(), look.end()));
+  EXPECT_EQ(look.front(), 0);
+  EXPECT_EQ(look.back(), 299);
+  EXPECT_TRUE(bench.judge(look).ok) << bench.judge(look).reason;
+  const std::vector<uint16_t> right = bench.output;
+  for (const int64_t row : look) {
+    bench.spoil(row);
+    EXPECT_FALSE(bench.judge(look).ok) << row;
+    bench.output = right;
+  }
+}
+
+// What was right at a look, and what is right in all rows, hold each other's rows to account.
+TEST(MoeWorkbench, WhatALookDoesNotShowTheCheckDoes) {
+  Bench bench(small_spec(), DataKind::kRealistic, Scale::kFull, false, 300);
+  const std::vector<int64_t> look = bench.bench->look_rows(bench.c, Scale::kFull, 0);
+  ASSERT_TRUE(bench.judge(look).ok);
+  const std::vector<uint16_t> right = bench.output;
+  const auto unseen = std::find_if(bench.rows.begin(), bench.rows.end(), [&](int64_t row) {
+    return !std::binary_search(look.begin(), look.end(), row);
+  });
+  ASSERT_NE(unseen, bench.rows.end());
+  for (const int64_t row : look) {
+    bench.spoil(row);
+    EXPECT_FALSE(bench.judge().ok) << row << ", which the look had seen";
+    bench.output = right;
+  }
+  ASSERT_TRUE(bench.judge().ok) << bench.judge().reason;
+  bench.spoil(*unseen);
+  EXPECT_TRUE(bench.judge(look).ok);
+  EXPECT_FALSE(bench.judge().ok) << "all rows of another one are known now";
 }
 
 TEST(MoeWorkbench, KernelsOfEnginesAreRightInBf16) {

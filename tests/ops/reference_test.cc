@@ -124,6 +124,37 @@ TEST(Reference, HIsRoundedToBf16) {
   EXPECT_THAT(tiny.row().value(), ElementsAre(264));
 }
 
+// And by however many threads weights and products are made.
+TEST(Reference, SeveralRoundingsAtOnceAreWhatEachIsByItself) {
+  for (const WeightFormat format : {WeightFormat::kBf16, WeightFormat::kFp8Block}) {
+    FusedMoeSpec spec;
+    spec.hidden = 640;
+    spec.intermediate = 256;
+    spec.experts = spec.global_experts = 4;
+    spec.top_k = 2;
+    spec.weights = format;
+    if (format == WeightFormat::kFp8Block) spec.activations = ActivationFormat::kFp8Block;
+    MoeInputs inputs =
+        make_inputs(spec, parse_workload("uniform").value(), 3, DataKind::kRealistic, 1, 0).value();
+    const Tensors arguments = call_arguments(spec, inputs, nullptr);
+    const std::vector<int64_t> tokens = {2, 0};
+    const Rounding all[] = {Rounding::kDefinition, Rounding::kGateUp, Rounding::kGateUpActivated};
+    const auto several_threads = make_random_weights(spec, DataKind::kRealistic, 5, 3).value();
+    const auto one_thread = make_random_weights(spec, DataKind::kRealistic, 5).value();
+    const auto together =
+        reference_rows(spec, *several_threads, arguments, tokens, 3, std::span(all)).value();
+    ASSERT_EQ(together.size(), 3u);
+    for (size_t i = 0; i < 3; ++i) {
+      const ReferenceRows alone =
+          reference_rows(spec, *one_thread, arguments, tokens, 1, all[i]).value();
+      EXPECT_EQ(together[i].tokens, alone.tokens);
+      EXPECT_EQ(together[i].values, alone.values) << i;
+    }
+    EXPECT_NE(together[0].values, together[1].values);
+    EXPECT_NE(together[1].values, together[2].values);
+  }
+}
+
 TEST(Reference, TokensOutOfRangeAreRefused) {
   EXPECT_THAT(Tiny().row(1).error().message, HasSubstr("token 1, but there are 1 tokens"));
   EXPECT_EQ(Tiny().row(-1).error().code, ErrorCode::kInvalidArgument);

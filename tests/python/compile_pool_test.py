@@ -61,6 +61,20 @@ class Pool(unittest.TestCase):
         self.assertEqual(self.names("done"), {"a"})
         self.assertEqual(len(self.names("server")), 1)
 
+    def test_what_has_ended_is_told(self):
+        pool = self.pool(workers=2)
+        pool.prefetch(["slow1", "crash", "a"])
+        self.until(lambda: pool.has_ended("a") and pool.has_ended("crash"))
+        self.assertFalse(pool.has_ended("slow1"))
+        self.assertFalse(pool.has_ended("never told of"))
+        (self.folder / "go").touch()
+        self.assertTrue(pool.wait(PATIENCE_S))
+        self.assertTrue(pool.has_ended("slow1"))
+        pool.claim("mine")
+        self.assertTrue(pool.has_ended("mine"))
+        pool.close()
+        self.assertTrue(pool.has_ended("never told of"))
+
     def test_without_a_job_nothing_starts(self):
         pool = self.pool()
         pool.prefetch([])

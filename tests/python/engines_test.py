@@ -120,28 +120,28 @@ class Offered(unittest.TestCase):
         runner = self.runner()
         runner.default(3)
         runner.space()
-        runner.prefetch([runner.default(3)])
-        self.pools.assert_not_called()
-        call, weights, _ = definition.made_call(runner.moe, 3)
-        for _ in range(2):
-            runner.pack(weights)
-        self.pools.assert_called_once()
         pool = self.pools.return_value
+        pool.warm_up.assert_not_called()
+        call, weights, _ = definition.made_call(runner.moe, 3)
+        runner.pack(weights)
+        self.pools.assert_called_once()
         pool.warm_up.assert_called_once()
         pool.prefetch.assert_not_called()
-        call.tokens = 3
-        runner.selected(call)
-        runner.prefetch([runner.default(3)])
+        runner.prefetch([runner.default(3)], 3)
         runner.compile(runner.default(3), call)(call, weights)
         self.assertEqual(pool.prefetch.call_args.args[0], [pool.claim.call_args.args[0]])
+        for ended in (False, True):
+            pool.has_ended.return_value = ended
+            self.assertEqual(runner.is_compiled(runner.default(3), 3), ended)
+        self.assertEqual(pool.has_ended.call_args.args[0], pool.claim.call_args.args[0])
 
     def test_nothing_compiles_ahead_without_a_gpu(self):
         runner = self.runner(limits={"arch": 0, "shared_bytes": 0})
         call, weights, _ = definition.made_call(runner.moe, 3)
         runner.pack(weights)
-        runner.selected(call)
-        runner.prefetch([runner.default(3)])
+        runner.prefetch([runner.default(3)], 3)
         self.pools.assert_not_called()
+        self.assertTrue(runner.is_compiled(runner.default(3), 3))
 
     def test_another_engine_or_triton_is_another_version(self):
         one = self.runner("1.0").version

@@ -65,6 +65,11 @@ FakeBench::FakeBench(FakeWorld& world)
 
 WeightSource& FakeBench::weights(Scale scale) { return scale == Scale::kFull ? *full_ : *subset_; }
 
+std::vector<int64_t> FakeBench::look_rows(const Case& c, Scale scale, int sample) {
+  if (world_.wrong_beyond_a_look) return {0};
+  return check_rows(c, scale, sample);
+}
+
 // The executor puts the reason into the output: one byte for right or wrong, then the text.
 Verdict FakeBench::judge(const Case&, Scale, int, std::span<const int64_t>,
                          const Tensors& outputs) {
@@ -101,8 +106,8 @@ Status FakeExecutor::select(const Case& c, int samples) {
   return {};
 }
 
-void FakeExecutor::prefetch(std::span<const Candidate> candidates) {
-  if (world_.on_prefetch) world_.on_prefetch(candidates, is_loaded_);
+int FakeExecutor::prefetch(std::span<const Candidate> candidates, int64_t /*tokens*/) {
+  return world_.on_prefetch ? world_.on_prefetch(candidates, is_loaded_) : 0;
 }
 
 double FakeExecutor::true_us(const Candidate& candidate, int stage) const {
@@ -110,7 +115,7 @@ double FakeExecutor::true_us(const Candidate& candidate, int stage) const {
 }
 
 Result<CheckOutput> FakeExecutor::check(const Candidate& candidate, int sample,
-                                        std::span<const int64_t>) {
+                                        std::span<const int64_t> rows) {
   if (sample >= samples_) return Error{ErrorCode::kInternal, "check() of a sample not selected"};
   if (world_.fault) {
     if (Status status = world_.fault(candidate, case_); !status.ok())
@@ -127,7 +132,9 @@ Result<CheckOutput> FakeExecutor::check(const Candidate& candidate, int sample,
   if (!is_loaded) return Error{ErrorCode::kInternal, "the layout is not loaded"};
   world_.now_s += world_.check_s + 1e-6 * true_us(candidate, -1);
   const int times = world_.times_checked[candidate.text()]++;
-  const std::string reason = world_.wrong ? world_.wrong(candidate, case_, times) : "";
+  std::string reason = world_.wrong ? world_.wrong(candidate, case_, times) : "";
+  if (rows.size() > 1 && world_.wrong_beyond_a_look && world_.wrong_beyond_a_look(candidate))
+    reason = "wrong in row 1";
   CheckOutput out;
   out.compile_seconds = world_.compile_s;
   const auto* bytes = reinterpret_cast<const std::byte*>(reason.data());

@@ -67,7 +67,8 @@ class FakeBench final : public Workbench {
   WeightSource& weights(Scale scale) override;
   Result<Tensors> arguments(const Case&, Scale, int) override { return Tensors{}; }
   int outputs() const override { return 1; }
-  std::vector<int64_t> check_rows(const Case&, Scale, int) override { return {0}; }
+  std::vector<int64_t> check_rows(const Case&, Scale, int) override { return {0, 1}; }
+  std::vector<int64_t> look_rows(const Case& c, Scale scale, int sample) override;
   Verdict judge(const Case& c, Scale, int, std::span<const int64_t>,
                 const Tensors& outputs) override;
   Work work(const Case& c, Scale scale, int sample) override;
@@ -85,7 +86,7 @@ class FakeExecutor final : public Executor {
   explicit FakeExecutor(FakeWorld& world) : world_(world) {}
   Status load(std::span<const WeightLayout> layouts, Scale scale) override;
   Status select(const Case& c, int samples) override;
-  void prefetch(std::span<const Candidate> candidates) override;
+  int prefetch(std::span<const Candidate> candidates, int64_t tokens) override;
   Result<CheckOutput> check(const Candidate& candidate, int sample,
                             std::span<const int64_t> rows) override;
   Result<std::vector<Sample>> measure(std::span<const Candidate* const> order, int stage,
@@ -121,11 +122,12 @@ class FakeWorld {
   std::function<int(double now_s)> clock_mhz;          ///< 0: unknown.
   std::function<std::string(const Candidate&, const Case&, int times_checked)>
       wrong;                                                   ///< Reason, or right.
+  std::function<bool(const Candidate&)> wrong_beyond_a_look;   ///< In rows that only a check shows.
   std::function<Status(const Candidate&, const Case&)> fault;  ///< Fails to compile or run.
   double compile_s = 0;  ///< What compiling took, as the next checks tell; `fault` spends it.
   std::function<double(const Candidate&, const Case&, double us)> lie;  ///< Reported time.
   std::function<void()> on_sample;
-  std::function<void(std::span<const Candidate>, bool is_loaded)> on_prefetch;
+  std::function<int(std::span<const Candidate>, bool is_loaded)> on_prefetch;
   int64_t full_chunks = 0;
   int64_t subset_chunks = 0;
   double load_s_per_chunk = 0.01;

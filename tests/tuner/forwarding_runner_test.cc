@@ -33,6 +33,7 @@ class UnusualRunner final : public TunableRunner {
   }
 
   static Candidate of(const std::string& scheme) { return {"unusual", 7, scheme, {}}; }
+  bool is_compiled(const Candidate&) const override { return false; }
   size_t hinted = 0;
 
  private:
@@ -61,6 +62,7 @@ void expect_forwarded(TunableRunner& runner, UnusualRunner& original) {
   EXPECT_EQ(runner.compile(candidate, 3).error().message, "unusual");
   runner.prefetch({&candidate, 1});
   EXPECT_EQ(original.hinted, 1u);
+  EXPECT_FALSE(runner.is_compiled(candidate));
   NoWeights weights;
   EXPECT_EQ(runner.pack("rows", weights).error().message, "rows");
 }

@@ -24,8 +24,9 @@ class Recorder final : public Executor {
     seen.push_back("select " + std::to_string(c.tokens) + "x" + std::to_string(samples));
     return {};
   }
-  void prefetch(std::span<const Candidate> candidates) override {
+  int prefetch(std::span<const Candidate> candidates, int64_t) override {
     for (const Candidate& candidate : candidates) seen.push_back("prefetch " + candidate.runner);
+    return first;
   }
   Result<CheckOutput> check(const Candidate& candidate, int, std::span<const int64_t>) override {
     seen.push_back("check " + candidate.runner);
@@ -42,6 +43,7 @@ class Recorder final : public Executor {
   void unload() override { seen.emplace_back("unload"); }
 
   double us = 1;
+  int first = 0;  // Of those that it is told of, which is compiled.
   std::vector<std::string> seen;
 };
 
@@ -64,9 +66,23 @@ TEST_F(RoutedExecutor, CandidatesGoWhereTheirRunnerIsAtHome) {
   EXPECT_TRUE(routed_->check(of("vllm"), 0, {}).ok());
   EXPECT_TRUE(routed_->check(of("own"), 0, {}).ok());
   const std::vector<Candidate> both{of("own"), of("torch")};
-  routed_->prefetch(both);
+  routed_->prefetch(both, 1);
   EXPECT_THAT(own_.seen, ElementsAre("check own", "prefetch own"));
   EXPECT_THAT(hosted_.seen, ElementsAre("check vllm", "prefetch torch"));
+}
+
+TEST_F(RoutedExecutor, WhatIsCompiledIsToldByItsPlaceAmongAll) {
+  load({{"own", "a"}, {"vllm", "rows"}});
+  const std::vector<Candidate> all{of("own"), of("torch"), of("vllm"), of("own")};
+  EXPECT_EQ(routed_->prefetch(all, 1), 0);
+  own_.first = 1;
+  EXPECT_EQ(routed_->prefetch(all, 1), 1);
+  hosted_.first = 1;
+  EXPECT_EQ(routed_->prefetch(all, 1), 2);
+  hosted_.first = -1;
+  EXPECT_EQ(routed_->prefetch(all, 1), 3);
+  own_.first = -1;
+  EXPECT_EQ(routed_->prefetch(all, 1), -1);
 }
 
 TEST_F(RoutedExecutor, SamplesComeInTheOrderThatWasAskedFor) {

@@ -172,6 +172,25 @@ TEST(Tune, AWinnerThatIsWrongAfterTimingMakesRoomForTheNext) {
   EXPECT_EQ(report.rejected[0].error.message, "wrong the second time");
 }
 
+TEST(Tune, WhatIsWrongWhereALookDoesNotShowItNeverWins) {
+  KindWorld kinds({{"default", always(1000)}, {"partly", always(500)}, {"sound", always(600)}},
+                  {4, 64});
+  kinds.world->wrong_beyond_a_look = [](const Candidate& c) { return kind_of(c) == "partly"; };
+  const TuneReport report = kinds.tune();
+  EXPECT_EQ(chosen(report.plan, 4), "sound");
+  EXPECT_EQ(chosen(report.plan, 64), "sound");
+  ASSERT_FALSE(report.rejected.empty());
+  EXPECT_EQ(report.rejected[0].error.message, "wrong in row 1");
+}
+
+TEST(Tune, ADefaultThatIsWrongWhereALookDoesNotShowItIsAnError) {
+  KindWorld kinds({{"default", always(1000)}, {"a", always(500)}}, {4});
+  kinds.world->wrong_beyond_a_look = [](const Candidate& c) { return kind_of(c) == "default"; };
+  const auto report = kinds.world->tune();
+  ASSERT_FALSE(report.ok());
+  EXPECT_EQ(report.error().code, ErrorCode::kWrongResult);
+}
+
 TEST(Tune, AWrongDefaultIsAnError) {
   KindWorld kinds({{"default", always(1000)}, {"a", always(500)}}, {4});
   kinds.world->wrong = [](const Candidate& c, const Case&, int) {

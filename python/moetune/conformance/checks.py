@@ -322,6 +322,17 @@ def hints_have_no_answer(subject):
 
 
 @check
+def looking_ahead_tells_what_is_compiled(subject):
+    with subject.ready() as host:
+        candidates = [default_of(host.runners[0], 5)] * 2
+        first = host.ask("prefetch", session=1, candidates=candidates).get("first", 0)
+        assert first in (-1, 0, 1), f"the first of 2 candidates that is compiled is said to be number {first}"
+        check_right(subject, host, candidates[0], host.samples[0])
+        first = host.ask("prefetch", session=1, candidates=candidates).get("first", 0)
+        assert first == 0, f"the first of 2 candidates that is compiled is said to be number {first}, and both have run"
+
+
+@check
 def unknown_fields_are_ignored(subject):
     with subject.ready() as host:
         candidate = {**default_of(host.runners[0], 5), "of_tomorrow": [1]}

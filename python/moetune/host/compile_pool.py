@@ -48,8 +48,8 @@ class CompilePool:
         self._say = say or (lambda line: print(line, file=sys.stderr, flush=True))
         self._changed = threading.Condition()
         self._queue = collections.deque()
-        self._begun = set()
-        self._running = set()
+        self._begun = set()  # Jobs, the host's own too.
+        self._running = set()  # Those of them that a worker is at.
         self._keeper = None
         self._threads = []
         self._server = None
@@ -82,6 +82,11 @@ class CompilePool:
                 self._queue.remove(job)
             self._begun.add(job)
             self._changed.wait_for(lambda: job not in self._running or self._closed, patience_s)
+
+    def has_ended(self, job):
+        """Whether the host would not compile it any more, or compile it in vain. True of all where nothing compiles ahead."""
+        with self._changed:
+            return self._closed or (job in self._begun and job not in self._running)
 
     def wait(self, patience_s):
         """Whether nothing is left to do, after so long."""

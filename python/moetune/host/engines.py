@@ -43,6 +43,7 @@ class Engine:
     fused_experts: Any
     get_default_config: Any
     override_config: Any
+    is_whole: bool = False  # The installed package, with all that it has compiled.
 
     @property
     def text(self):
@@ -87,9 +88,8 @@ def load(package, root, version, layouts, tables, known):
             continue
         try:
             impl, config, override = (importlib.import_module(name) for name in layout)
-            return Engine(
-                package, version, root, impl.fused_experts_impl, config.get_default_config, override.override_config
-            )
+            functions = impl.fused_experts_impl, config.get_default_config, override.override_config
+            return Engine(package, version, root, *functions, is_whole=tables is None)
         except (ImportError, AttributeError) as error:
             reasons.append(str(error))
         except Unsupported as error:
@@ -168,10 +168,10 @@ class EngineMoe(Runner):
         self.name = f"{engine.package}.triton"
         self.version = zlib.crc32(engine.text.encode()) & 0x7FFFFFFF
         self.limits = limits
-        self._compiler = compiler
-        self._setup = {"root": engine.root, "arch": limits["arch"], "attributes": problem.attributes}
-        self._pool = None
-        self._tokens = 0
+        setup = {"root": engine.root, "arch": limits["arch"], "attributes": problem.attributes}
+        setup["small_kernels"] = not engine.is_whole
+        # Starts no process before it is told of something.
+        self._pool = CompilePool(compiler, setup) if limits["arch"] else None
         optional = {"inplace": False, "activation": "silu", "filter_expert": False}
         self._switches = accepted(engine.fused_experts, optional, switches)
         moe = self.moe
@@ -213,19 +213,14 @@ class EngineMoe(Runner):
         return min(pairs, pairs // rows + self.moe.experts)
 
     def pack(self, weights):
-        if self.limits["arch"] and not self._pool:
-            # Now, so that it is warm when the weights are here and the race begins.
-            self._pool = CompilePool(self._compiler, self._setup)
-            self._pool.warm_up()
+        if self._pool:
+            self._pool.warm_up()  # Now, so that it is warm when the weights are here and the race begins.
         packed = {name: weights[name] for name in ("w13", "w2")}
         if self.moe.weights == "fp8-block":
             packed.update(w13_scales=weights["w13_scales"], w2_scales=weights["w2_scales"])
         elif self.moe.weights == "fp8":
             packed.update(w13_scales=one_scale(weights["w13_global"]), w2_scales=weights["w2_global"].reshape(-1))
         return packed
-
-    def selected(self, arguments):
-        self._tokens = arguments.tokens
 
     def compile(self, tactic, arguments):
         config = {**self.config(arguments.tokens), **tactic}
@@ -247,9 +242,12 @@ class EngineMoe(Runner):
                 **self._switches, **scales,
             )  # fmt: skip
 
-    def prefetch(self, tactics):
-        if self._tokens and self._pool:
-            self._pool.prefetch([_job(self._tokens, tactic) for tactic in tactics])
+    def prefetch(self, tactics, tokens):
+        if tokens and self._pool:
+            self._pool.prefetch([_job(tokens, tactic) for tactic in tactics])
+
+    def is_compiled(self, tactic, tokens):
+        return not self._pool or self._pool.has_ended(_job(tokens, tactic))
 
 
 def limits_of(device):
@@ -343,7 +341,12 @@ def runners_of(package, title, engine_of, versions, module, problem, device):
 
 
 def compiler_ahead(engine_of, kernels, setup):
-    """For compile_pool: compiles a job's kernels from the engine's files alone, even where all of it is there."""
-    engine = engine_of(setup["root"], "", (setup["arch"], moe_ops.DryOps))
+    """For compile_pool: compiles a job's kernels from the engine's files alone, even where all of it is there.
+
+    setup["small_kernels"]: moetune's own too, which stand in for what the engine has compiled.
+    """
+    ops = moe_ops.AheadOps if setup["small_kernels"] else moe_ops.DryOps
+    kernels = kernels | moe_ops.KERNELS
+    engine = engine_of(setup["root"], "", (setup["arch"], ops))
     limits = {"arch": setup["arch"], "shared_bytes": 0}
     return compiler_of(EngineMoe(Problem("fused_moe", setup["attributes"]), engine, limits, ""), kernels)

@@ -1,7 +1,8 @@
 """The small kernels around an engine's grouped products, of moetune's own, for where the engine's are missing.
 
 Written for this: plain Triton, nothing waits for the host, sorts are stable. A time taken with these is not the whole
-engine's, and a host that uses them says so in its versions.
+engine's, and a host that uses them says so in its versions. A kernel is the same for as many sizes as can be: one that
+is new costs half a second of compiling.
 """
 
 import torch
@@ -21,7 +22,7 @@ def _bucket(ids, begin, count, offset, buckets, BLOCK: tl.constexpr):
     return tl.where(inside, bucket, buckets), inside, at
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["count"])
 def _align_kernel(
     ids, rows, experts, total, count, buckets, offset,
     ROWS: tl.constexpr, BINS: tl.constexpr, BLOCK: tl.constexpr, FILL: tl.constexpr,
@@ -62,7 +63,7 @@ def align_blocks(ids, buckets, block_rows, rows, experts, total, offset=0):
     lies behind in `rows` and `experts` is not written.
     """
     count = ids.numel()
-    block = min(1024, max(16, triton.next_power_of_2(count)))
+    block = 128 if count <= 256 else 1024
     bins = triton.next_power_of_2(buckets + 1)
     _align_kernel[(buckets,)](
         ids, rows, experts, total, count, buckets, offset, ROWS=block_rows, BINS=bins, BLOCK=block, FILL=128
@@ -129,7 +130,7 @@ def empty_groups(values, group):
     return codes, scales
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["count"])
 def _scale_kernel(codes, scale, values, count, BLOCK: tl.constexpr, LARGEST: tl.constexpr):
     at = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     inside = at < count
@@ -153,6 +154,19 @@ def empty_given(values, scale):
 
 def ignore(*args, **kwargs):
     """In place of what is not to be done."""
+
+
+KERNELS = {"_align_kernel", "_silu_and_mul_kernel", "_sum_kernel", "_quantise_kernel", "_scale_kernel"}
+
+
+class AheadOps:
+    """The same, for where arguments have no memory, and kernels are compiled and not launched."""
+
+    align_blocks = staticmethod(align_blocks)
+    silu_and_mul = staticmethod(silu_and_mul)
+    sum_slots = staticmethod(sum_slots)
+    quantise_groups = staticmethod(quantise_groups)
+    quantise_given = staticmethod(quantise_given)
 
 
 class DryOps:

@@ -60,8 +60,12 @@ class Runner:
         """
         raise NotImplementedError
 
-    def prefetch(self, tactics):
-        """A hint that these will be compiled soon, the first first. Must return at once."""
+    def prefetch(self, tactics, tokens):
+        """A hint that these will be compiled soon for that many tokens, the first first. Must return at once."""
+
+    def is_compiled(self, tactic, tokens):
+        """Whether compiling this for that many tokens would take no time, as far as is known. Must return at once."""
+        return True
 
     def space(self):
         return Space(self.parameters)

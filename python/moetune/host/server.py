@@ -274,7 +274,7 @@ class Server:
         """The kernel, compiled, and the seconds that took."""
         if runner.name not in session.packed:
             raise BadRequest(f"layout {runner.layout} of {runner.name} is not loaded")
-        key = (runner.name, tuple(tactic.items()))
+        key = _key(runner, tactic)
         kernel = session.kernels.get(key)
         is_new = kernel is None
         if not is_new and not (runner.compiles_on_first_run and kernel.selection != session.selection):
@@ -312,7 +312,7 @@ class Server:
         return {"samples": samples}, []
 
     def _sequence(self, session, runner, tactic, calls):
-        key = (runner.name, tuple(tactic.items()), calls)
+        key = (*_key(runner, tactic), calls)
         sequence = session.sequences.get(key)
         if sequence is None:
             kernel, _ = self._ready(session, runner, tactic, session.samples[0])
@@ -335,13 +335,20 @@ class Server:
         return sequence
 
     def _prefetch(self, session, fields):
-        wanted = {}
-        for item in fields.get("candidates", []):
-            runner, tactic = self._candidate(session, item)
-            wanted.setdefault(runner.name, []).append(tactic)
-        for name, tactics in wanted.items():
-            session.runners[name].prefetch(tactics)
-        return {}, []
+        candidates = [self._candidate(session, item) for item in fields.get("candidates", [])]
+        selected = session.samples[0].arguments.tokens if session.samples else 0
+        tokens = _integer(fields, "tokens", default=selected, least=0, most=MAX_TOKENS) or selected
+        for runner in session.runners.values():
+            if tactics := [tactic for of, tactic in candidates if of is runner]:
+                runner.prefetch(tactics, tokens)
+
+        def is_compiled(runner, tactic):
+            kernel = session.kernels.get(_key(runner, tactic))
+            has_run = kernel is not None and kernel.selection == session.selection and tokens == selected
+            return has_run or runner.is_compiled(tactic, tokens)
+
+        first = (at for at, (runner, tactic) in enumerate(candidates) if is_compiled(runner, tactic))
+        return {"first": next(first, -1)}, []
 
     def _unload(self, session, fields):
         session.unload()
@@ -389,6 +396,10 @@ def _description(runner, last):
             {"from": begin, "scheme": SCHEME, "stages": [{"name": STAGE, "tactic": tactic}]} for begin, tactic in defaults
         ],
     }
+
+
+def _key(runner, tactic):
+    return runner.name, tuple(tactic.items())
 
 
 def _text(runner, tactic):

@@ -68,6 +68,15 @@ class MmaRunner : public TunableRunner {
     default_jit().prefetch(std::move(requests));
   }
 
+  bool is_compiled(const Candidate& candidate) const override {
+    const Result<Gemms> gemms = gemms_of(candidate);
+    if (!gemms.ok()) return true;  // compile() says why not.
+    const auto programs =
+        MmaLayer::programs(context_, spec_, gemms->first, gemms->second, candidate.text());
+    return std::all_of(programs.begin(), programs.end(),
+                       [](const CompileRequest& program) { return default_jit().has(program); });
+  }
+
   Result<std::shared_ptr<PackedWeights>> pack(const std::string&, WeightSource& source) override {
     const std::scoped_lock lock(packer_mutex_);
     MOETUNE_ASSIGN_OR_RETURN(auto packer, MmaPacker::make(context_, spec_));

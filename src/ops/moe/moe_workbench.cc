@@ -23,6 +23,12 @@ namespace moetune {
 
 namespace {
 
+// Of outputs that others are compared with, over all calls: 12 k rows of 6144 values. What a
+// reference says of a few rows is kept of every call.
+constexpr size_t kAgreedBytes = size_t{256} << 20;
+// Rows of a first look, at least.
+constexpr int64_t kRowsOfALook = 64;
+
 // As a logit: no router of ours chooses this expert while it has others.
 constexpr float kNeverChosen = -1e30f;
 
@@ -63,17 +69,17 @@ std::vector<float> values_of(const Tensor& rows) {
 
 // What is known to be right of one call, under one way of rounding.
 struct Right {
-  Rounding rounding = Rounding::kDefinition;
   ReferenceRows reference;
   std::optional<ReferenceRows>
-      agreed;  // Every row, from the first candidate that matched `reference`.
+      agreed;  // All rows that were seen, of the first candidate that matched `reference`.
 };
 
 struct Expected {
   Case what;
   Scale scale = Scale::kFull;
   int sample = 0;
-  std::list<Right> right;  // The definition's first; others where something did not match those.
+  std::vector<Right> right;   // The definition's first.
+  std::vector<int64_t> look;  // Rows of a first look, ascending.
 
   bool is_of(const Case& c, Scale s, int n) const { return what == c && scale == s && sample == n; }
 };
@@ -109,6 +115,13 @@ class MoeWorkbench final : public Workbench {
     return rows;
   }
 
+  std::vector<int64_t> look_rows(const Case& c, Scale scale, int sample) override {
+    Expected& expected = expect(c, scale, sample);
+    if (tokens(c, scale) <= kRowsOfALook || !refer(expected).ok())
+      return check_rows(c, scale, sample);  // judge() tells what there is to tell.
+    return expected.look;
+  }
+
   Verdict judge(const Case& c, Scale scale, int sample, std::span<const int64_t> rows,
                 const Tensors& outputs) override {
     const Tensor* output = find(outputs, "output");
@@ -117,13 +130,13 @@ class MoeWorkbench final : public Workbench {
       return {false, "the output does not have the rows that were asked for"};
     }
     Expected& expected = expect(c, scale, sample);
+    if (Status status = refer(expected); !status.ok())
+      return {false, "no reference: " + status.error().message};
     Verdict by_definition;
-    for (const Rounding rounding : roundings()) {
-      Result<Right*> right = right_of(expected, rounding);
-      if (!right.ok()) return {false, "no reference: " + right.error().message};
-      Verdict verdict = judge_rows(expected, **right, rows, *output);
+    for (Right& right : expected.right) {
+      Verdict verdict = judge_rows(expected, right, rows, *output);
       if (verdict.ok) return verdict;
-      if (rounding == Rounding::kDefinition) by_definition = std::move(verdict);
+      if (&right == &expected.right.front()) by_definition = std::move(verdict);
     }
     return by_definition;
   }
@@ -184,20 +197,33 @@ class MoeWorkbench final : public Workbench {
     return std::span(kAll).first(all ? std::size(kAll) : 1);
   }
 
-  // A few calls are remembered: the bucket's own and those of its veto workload.
+  // The tuner comes back to a bucket several times.
   Expected& expect(const Case& c, Scale scale, int sample) {
-    constexpr size_t kRemembered = 4;
-    for (Expected& known : expected_) {
-      if (known.is_of(c, scale, sample)) return known;
+    const auto known = std::find_if(expected_.begin(), expected_.end(),
+                                    [&](const Expected& e) { return e.is_of(c, scale, sample); });
+    if (known == expected_.end()) {
+      expected_.push_back({c, scale, sample, {}});
+      forget_the_oldest();
+    } else {
+      expected_.splice(expected_.end(), expected_, known);
     }
-    if (expected_.size() >= kRemembered) expected_.pop_front();
-    return expected_.emplace_back(Expected{c, scale, sample, {}});
+    return expected_.back();
   }
 
-  Result<Right*> right_of(Expected& expected, Rounding rounding) {
-    for (Right& known : expected.right) {
-      if (known.rounding == rounding) return &known;
+  void forget_the_oldest() {
+    size_t bytes = 0;
+    for (auto expected = expected_.rbegin(); expected != expected_.rend(); ++expected) {
+      for (Right& right : expected->right) {
+        if (!right.agreed) continue;
+        bytes += right.agreed->values.size() * sizeof(float);
+        if (bytes > kAgreedBytes) right.agreed.reset();
+      }
     }
+  }
+
+  // Makes the references of a call that has none yet.
+  Status refer(Expected& expected) {
+    if (!expected.right.empty()) return {};
     // Sample 0 is the one that is judged nearly always.
     const bool is_there = expected.sample == 0 && first_inputs_.what == expected.what &&
                           first_inputs_.scale == expected.scale;
@@ -209,11 +235,14 @@ class MoeWorkbench final : public Workbench {
     const std::vector<int64_t> checked =
         sample_rows(spec_, made, options_.reference_rows, expected.what.seed);
     const Tensors arguments = call_arguments(spec_, made, nullptr);
-    MOETUNE_ASSIGN_OR_RETURN(
-        ReferenceRows reference,
-        reference_rows(spec_, *weights_, arguments, checked, options_.threads, rounding));
-    expected.right.push_back({rounding, std::move(reference), std::nullopt});
-    return &expected.right.back();
+    MOETUNE_ASSIGN_OR_RETURN(auto references, reference_rows(spec_, *weights_, arguments, checked,
+                                                             options_.threads, roundings()));
+    for (ReferenceRows& reference : references)
+      expected.right.push_back({std::move(reference), std::nullopt});
+    const std::vector<int64_t> spread = sample_rows(spec_, made, kRowsOfALook, expected.what.seed);
+    std::set_union(spread.begin(), spread.end(), checked.begin(), checked.end(),
+                   std::back_inserter(expected.look));
+    return {};
   }
 
   Verdict judge_rows(const Expected& expected, Right& right, std::span<const int64_t> rows,
@@ -231,22 +260,44 @@ class MoeWorkbench final : public Workbench {
                             gathered.data()};
     if (Verdict verdict = compare(right.reference, checked, usual_limits(output)); !verdict.ok)
       return verdict;
-    if (right.agreed) return agree(*right.agreed, rows, output, usual_limits(output));
     // The first under this rounding: what is known of the other rows was rounded elsewhere.
     for (const Right& other : expected.right) {
-      if (!other.agreed) continue;
-      Verdict verdict = agree(*other.agreed, rows, output, other_rounding_limits(output));
+      if (!other.agreed || (right.agreed && &other != &right)) continue;
+      Verdict verdict =
+          agree(*other.agreed, rows, output,
+                &other == &right ? usual_limits(output) : other_rounding_limits(output));
       if (!verdict.ok) return verdict;
     }
-    right.agreed = ReferenceRows{{rows.begin(), rows.end()}, spec_.hidden, values_of(output)};
+    if (!right.agreed || right.agreed->tokens.size() < rows.size())
+      right.agreed = ReferenceRows{{rows.begin(), rows.end()}, spec_.hidden, values_of(output)};
     return {};
   }
 
+  // Of the rows that both have, which are in ascending order in both.
   Verdict agree(const ReferenceRows& agreed, std::span<const int64_t> rows, const Tensor& output,
                 const CloseLimits& limits) const {
-    if (!std::equal(rows.begin(), rows.end(), agreed.tokens.begin(), agreed.tokens.end()))
-      return {};
-    Verdict verdict = compare(agreed, output, limits);
+    Verdict verdict;
+    if (std::equal(rows.begin(), rows.end(), agreed.tokens.begin(), agreed.tokens.end())) {
+      verdict = compare(agreed, output, limits);
+    } else {
+      ReferenceRows common{{}, agreed.hidden, {}};
+      std::vector<int64_t> positions;
+      for (size_t i = 0; i < agreed.tokens.size(); ++i) {
+        const auto at = std::lower_bound(rows.begin(), rows.end(), agreed.tokens[i]);
+        if (at == rows.end() || *at != agreed.tokens[i]) continue;
+        positions.push_back(at - rows.begin());
+        common.tokens.push_back(*at);
+        const auto first = agreed.values.begin() + static_cast<ptrdiff_t>(i) * agreed.hidden;
+        common.values.insert(common.values.end(), first, first + agreed.hidden);
+      }
+      if (positions.empty()) return {};
+      std::vector<std::byte> gathered = gather_rows(output, positions);
+      const Tensor same = {"output",
+                           output.type,
+                           {static_cast<int64_t>(positions.size()), spec_.hidden},
+                           gathered.data()};
+      verdict = compare(common, same, limits);
+    }
     if (!verdict.ok)
       verdict.reason += " (against an output that was right where the reference was asked)";
     return verdict;
@@ -281,8 +332,8 @@ class MoeWorkbench final : public Workbench {
     Case what;
     Scale scale = Scale::kFull;
     MoeInputs inputs;
-  } first_inputs_;  // Of sample 0 of the case that arguments() was last asked for.
-  std::list<Expected> expected_;
+  } first_inputs_;                // Of sample 0 of the case that arguments() was last asked for.
+  std::list<Expected> expected_;  // The one that was judged last comes last.
 };
 
 }  // namespace
@@ -324,7 +375,8 @@ Result<std::unique_ptr<Workbench>> make_moe_workbench(const FusedMoeSpec& spec,
   // knows the problem must make the same inputs of it.
   if (judged.given_routing) judged.router = RouterSpec{};
   if (weights == nullptr || options.kind == DataKind::kExact) {
-    MOETUNE_ASSIGN_OR_RETURN(weights, make_random_weights(judged, options.kind, options.seed));
+    MOETUNE_ASSIGN_OR_RETURN(
+        weights, make_random_weights(judged, options.kind, options.seed, options.threads));
   } else if (weights->chunks() != spec.held_experts()) {
     return Error{ErrorCode::kInvalidArgument, fmt::format("weights of {} experts for a layer of {}",
                                                           weights->chunks(), spec.held_experts())};

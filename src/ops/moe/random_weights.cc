@@ -7,6 +7,7 @@
 #include "base/bf16.h"
 #include "base/f16.h"
 #include "base/integers.h"
+#include "base/parallel.h"
 #include "base/status_macros.h"
 #include "ops/moe/format.h"
 #include "ops/moe/number_formats.h"
@@ -174,8 +175,8 @@ int random_shift(Random& random) { return static_cast<int>(random.below(kShifts)
 
 class RandomWeights final : public WeightSource {
  public:
-  RandomWeights(const FusedMoeSpec& spec, DataKind kind, uint64_t seed)
-      : spec_(spec), kind_(kind), seed_(seed), tensors_(expert_tensors(spec)) {
+  RandomWeights(const FusedMoeSpec& spec, DataKind kind, uint64_t seed, int threads)
+      : spec_(spec), kind_(kind), seed_(seed), threads_(threads), tensors_(expert_tensors(spec)) {
     for (Tensor& tensor : tensors_) {
       storage_.emplace_back(ceil_div(static_cast<int64_t>(tensor.bytes()), 4));
       tensor.data = storage_.back().data();
@@ -240,9 +241,9 @@ class RandomWeights final : public WeightSource {
     Random draw = random(part);
     const int64_t bytes = row_bytes(spec_.weights, k);
     if (bits_per_value(values.type) == 16) {
-      fill_random(draw, distribution.halves, rows<uint16_t>(values, first, last, k));
+      fill_random(draw, distribution.halves, rows<uint16_t>(values, first, last, k), threads_);
     } else {
-      fill_random(draw, distribution.bytes, rows<uint8_t>(values, first, last, bytes));
+      fill_random(draw, distribution.bytes, rows<uint8_t>(values, first, last, bytes), threads_);
     }
     if (const Tensor* scales = tensor(names.scales)) {
       Random scale_draw = random(part, kScales);
@@ -304,6 +305,12 @@ class RandomWeights final : public WeightSource {
     const int64_t k = values.shape[1], blocks_k = scales.shape[1];
     Random draw = random(part), block_draw = random(part, kShift);
     const int64_t first_scale_row = part == kUp && first > 0 ? scales.shape[0] / 2 : 0;
+    struct Block {
+      Random draw;
+      const RandomTable<uint8_t>* table;
+      int64_t row, rows, begin, width;
+    };
+    std::vector<Block> blocks;
     for (int64_t row = first; row < last; row += kFp8Block) {
       const int64_t block_rows = std::min(kFp8Block, last - row);
       for (int64_t block = 0; block < blocks_k; ++block) {
@@ -316,12 +323,21 @@ class RandomWeights final : public WeightSource {
                 ? std::ldexp(1.0f, -shift)
                 : distribution.global * (0.75f + 0.5f * static_cast<float>(block_draw.uniform()));
         const int64_t begin = block * kFp8Block, width = std::min(kFp8Block, k - begin);
-        for (int64_t r = row; r < row + block_rows; ++r) {
-          fill_random(draw, distribution.bytes,
-                      std::span(values.as<uint8_t>() + r * k + begin, static_cast<size_t>(width)));
-        }
+        blocks.push_back({draw, &distribution.bytes, row, block_rows, begin, width});
+        draw.skip(static_cast<uint64_t>(block_rows) * draws_to_fill(static_cast<uint64_t>(width)));
       }
     }
+    const auto count = static_cast<int64_t>(blocks.size());
+    in_parts(static_cast<int>(std::min<int64_t>(threads_, count)), count,
+             [&](int64_t begin, int64_t end) {
+               for (Block& block : std::span(blocks).subspan(begin, end - begin)) {
+                 for (int64_t r = block.row; r < block.row + block.rows; ++r) {
+                   uint8_t* out = values.as<uint8_t>() + r * k + block.begin;
+                   fill_random(block.draw, *block.table,
+                               std::span(out, static_cast<size_t>(block.width)));
+                 }
+               }
+             });
   }
 
   void make_biases() {
@@ -341,6 +357,7 @@ class RandomWeights final : public WeightSource {
   const FusedMoeSpec spec_;
   const DataKind kind_;
   const uint64_t seed_;
+  const int threads_;
   Tensors tensors_;
   std::vector<std::vector<uint32_t>> storage_;
   std::vector<Distribution> w13_, w2_;  // One for each shift, from kLeastShift on.
@@ -350,9 +367,9 @@ class RandomWeights final : public WeightSource {
 }  // namespace
 
 Result<std::unique_ptr<WeightSource>> make_random_weights(const FusedMoeSpec& spec, DataKind kind,
-                                                          uint64_t seed) {
+                                                          uint64_t seed, int threads) {
   MOETUNE_RETURN_IF_ERROR(validate(spec));
-  return std::unique_ptr<WeightSource>(std::make_unique<RandomWeights>(spec, kind, seed));
+  return std::unique_ptr<WeightSource>(std::make_unique<RandomWeights>(spec, kind, seed, threads));
 }
 
 }  // namespace moetune

@@ -173,30 +173,36 @@ void round_activations(ActivationFormat format, float given, std::vector<double>
   }
 }
 
-// y of one expert for several tokens' hidden states: [xs.size()][hidden].
-std::vector<std::vector<double>> expert_outputs(const FusedMoeSpec& spec,
-                                                const ExpertWeights& expert,
-                                                const std::vector<std::vector<double>>& xs,
-                                                float h_scale, int threads, Rounding rounding) {
+using Rows = std::vector<std::vector<double>>;
+
+// y of one expert for several tokens' hidden states, under each rounding:
+// [roundings.size() · xs.size()][hidden], one rounding's after the other's.
+Rows expert_outputs(const FusedMoeSpec& spec, const ExpertWeights& expert, const Rows& xs,
+                    float h_scale, int threads, std::span<const Rounding> roundings) {
   const auto intermediate = static_cast<size_t>(spec.intermediate);
   const size_t first_up = spec.gated() ? intermediate : 0;
   const auto bias = [](const float* values, size_t row) {
     return values == nullptr ? 0.0 : values[row];
   };
 
-  std::vector<std::vector<double>> hs = multiply({spec.weights, spec.w13_rows(), spec.hidden,
-                                                  spec.intermediate, expert.w13, expert.w13_scales},
-                                                 xs, threads);
-  for (std::vector<double>& h : hs) {
-    for (size_t i = 0; i < intermediate; ++i) {
-      const double gate = spec.gated() ? h[i] * expert.gate_global + bias(expert.w13_bias, i) : 0;
-      const double up = h[first_up + i] * expert.up_global + bias(expert.w13_bias, first_up + i);
-      h[i] = bf16(activate(spec.activation, gate, up, rounding));
+  const Rows products = multiply({spec.weights, spec.w13_rows(), spec.hidden, spec.intermediate,
+                                  expert.w13, expert.w13_scales},
+                                 xs, threads);
+  Rows hs;
+  for (const Rounding rounding : roundings) {
+    for (const std::vector<double>& product : products) {
+      std::vector<double>& h = hs.emplace_back(intermediate);
+      for (size_t i = 0; i < intermediate; ++i) {
+        const double gate =
+            spec.gated() ? product[i] * expert.gate_global + bias(expert.w13_bias, i) : 0;
+        const double up =
+            product[first_up + i] * expert.up_global + bias(expert.w13_bias, first_up + i);
+        h[i] = bf16(activate(spec.activation, gate, up, rounding));
+      }
+      round_activations(spec.activations, h_scale, h);
     }
-    h.resize(intermediate);
-    round_activations(spec.activations, h_scale, h);
   }
-  std::vector<std::vector<double>> ys = multiply(
+  Rows ys = multiply(
       {spec.weights, spec.hidden, spec.intermediate, spec.hidden, expert.w2, expert.w2_scales}, hs,
       threads);
   for (std::vector<double>& y : ys) {
@@ -225,7 +231,7 @@ std::vector<ReferenceSlot> slots_of(const FusedMoeSpec& spec, const MoeArguments
 struct Share {
   size_t row;
   double weight;
-  std::vector<double> y;
+  Rows ys;  // By rounding.
 };
 
 // 0: of x, 1: of h.
@@ -243,26 +249,28 @@ std::vector<double> hidden_of(const FusedMoeSpec& spec, const MoeArguments& args
 
 // Computes every share's y, expert by expert.
 Status compute_shares(const FusedMoeSpec& spec, WeightSource& weights, const MoeArguments& args,
-                      std::span<const int64_t> tokens, int threads, Rounding rounding,
+                      std::span<const int64_t> tokens, int threads,
+                      std::span<const Rounding> roundings,
                       const std::map<int64_t, std::vector<size_t>>& by_expert,
                       std::vector<Share>& shares) {
   for (const auto& [expert, members] : by_expert) {
     MOETUNE_ASSIGN_OR_RETURN(const Tensors chunk, weights.chunk(expert));
     MOETUNE_ASSIGN_OR_RETURN(const ExpertWeights view, view_expert(spec, chunk));
-    std::vector<std::vector<double>> xs;
+    Rows xs;
     for (size_t member : members) xs.push_back(hidden_of(spec, args, tokens[shares[member].row]));
-    std::vector<std::vector<double>> ys =
-        expert_outputs(spec, view, xs, activation_scale(args, 1), threads, rounding);
-    for (size_t i = 0; i < members.size(); ++i) shares[members[i]].y = std::move(ys[i]);
+    Rows ys = expert_outputs(spec, view, xs, activation_scale(args, 1), threads, roundings);
+    for (size_t i = 0; i < ys.size(); ++i)
+      shares[members[i % members.size()]].ys.push_back(std::move(ys[i]));
   }
   return {};
 }
 
 }  // namespace
 
-Result<ReferenceRows> reference_rows(const FusedMoeSpec& spec, WeightSource& weights,
-                                     const Tensors& arguments, std::span<const int64_t> tokens,
-                                     int threads, Rounding rounding) {
+Result<std::vector<ReferenceRows>> reference_rows(const FusedMoeSpec& spec, WeightSource& weights,
+                                                  const Tensors& arguments,
+                                                  std::span<const int64_t> tokens, int threads,
+                                                  std::span<const Rounding> roundings) {
   MOETUNE_RETURN_IF_ERROR(validate(spec));
   MOETUNE_ASSIGN_OR_RETURN(const MoeArguments args, view_arguments(spec, arguments));
   std::vector<Share> shares;
@@ -285,14 +293,27 @@ Result<ReferenceRows> reference_rows(const FusedMoeSpec& spec, WeightSource& wei
     }
   }
   MOETUNE_RETURN_IF_ERROR(
-      compute_shares(spec, weights, args, tokens, threads, rounding, by_expert, shares));
+      compute_shares(spec, weights, args, tokens, threads, roundings, by_expert, shares));
 
   const auto hidden = static_cast<size_t>(spec.hidden);
-  std::vector<double> sums(tokens.size() * hidden);
-  for (const Share& share : shares) {
-    for (size_t i = 0; i < hidden; ++i) sums[share.row * hidden + i] += share.weight * share.y[i];
+  std::vector<ReferenceRows> references;
+  for (size_t rounding = 0; rounding < roundings.size(); ++rounding) {
+    std::vector<double> sums(tokens.size() * hidden);
+    for (const Share& share : shares) {
+      const std::vector<double>& y = share.ys[rounding];
+      for (size_t i = 0; i < hidden; ++i) sums[share.row * hidden + i] += share.weight * y[i];
+    }
+    references.push_back({{tokens.begin(), tokens.end()}, spec.hidden, {sums.begin(), sums.end()}});
   }
-  return ReferenceRows{{tokens.begin(), tokens.end()}, spec.hidden, {sums.begin(), sums.end()}};
+  return references;
+}
+
+Result<ReferenceRows> reference_rows(const FusedMoeSpec& spec, WeightSource& weights,
+                                     const Tensors& arguments, std::span<const int64_t> tokens,
+                                     int threads, Rounding rounding) {
+  MOETUNE_ASSIGN_OR_RETURN(auto rows, reference_rows(spec, weights, arguments, tokens, threads,
+                                                     std::span(&rounding, 1)));
+  return std::move(rows.front());
 }
 
 Result<std::vector<float>> reference_row(const FusedMoeSpec& spec, WeightSource& weights,

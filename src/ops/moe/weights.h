@@ -51,10 +51,10 @@ enum class DataKind : uint8_t {
 FusedMoeSpec exact_variant(FusedMoeSpec spec);
 
 /// Random weights that follow from the arguments alone, on every machine; an expert's do not depend
-/// on which others were made. Made when asked for, so that memory holds one expert. For more
-/// threads make more sources: equal arguments give equal weights. kInvalidArgument for a
-/// specification that is not valid.
+/// on which others were made, nor on `threads` (>= 1), which make one. Made when asked for, so that
+/// memory holds one expert. Thread-compatible: equal arguments give equal weights.
+/// kInvalidArgument for a specification that is not valid.
 Result<std::unique_ptr<WeightSource>> make_random_weights(const FusedMoeSpec& spec, DataKind kind,
-                                                          uint64_t seed);
+                                                          uint64_t seed, int threads = 1);
 
 }  // namespace moetune

@@ -85,6 +85,9 @@ class FaultyRunner final : public TunableRunner {
   const std::vector<Scheme>& schemes() const override { return schemes_; }
   Candidate default_candidate(int64_t) const override { return faulty("default"); }
   void prefetch(std::span<const Candidate> candidates) override { announced_ = candidates.size(); }
+  bool is_compiled(const Candidate& candidate) const override {
+    return candidate.stages.at(0).tactic.word("kind") != "crash";
+  }
   Result<std::shared_ptr<Executable>> compile(const Candidate& candidate, int64_t) override {
     if (announced_ > 0) std::fprintf(stderr, "%zu kernels were announced\n", announced_);
     const std::string_view wanted = candidate.stages.at(0).tactic.word("kind");
