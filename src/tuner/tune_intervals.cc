@@ -23,6 +23,7 @@ class IntervalSettler {
   std::vector<Decision> run();
 
  private:
+  void compile_ahead(const std::vector<Zone>& zones);
   std::vector<Segment> settle(const Zone& zone);
   std::vector<Segment> settle_owned(const Zone& zone, int owner, int other);
   std::optional<int> judge(int64_t tokens, int owner, int other);
@@ -50,6 +51,7 @@ std::vector<Decision> IntervalSettler::run() {
     segments.push_back({sizes.back(), sizes.back(), static_cast<int>(i)});
   }
   const std::vector<Zone> zones = zones_between(sizes);
+  compile_ahead(zones);
   for (size_t i = 0; i < zones.size(); ++i) {
     const double now = meter_.elapsed_s();
     deadline_s_ = now + (state_.request.budget_s - now) / static_cast<double>(zones.size() - i);
@@ -73,6 +75,23 @@ std::vector<Decision> IntervalSettler::run() {
   for (const Segment& segment : joined(std::move(segments)))
     decisions.push_back(decision_of(segment));
   return decisions;
+}
+
+// Kernels may depend on whether sizes are multiples of something: buckets are, as a rule, and ends
+// of intervals are not. Those of the last stand for all.
+void IntervalSettler::compile_ahead(const std::vector<Zone>& zones) {
+  if (zones.empty() || !meter_.may_measure() || !state_.request.refine_intervals) return;
+  const int64_t tokens = zones.back().to;
+  std::vector<Candidate> wanted{state_.space.fallback(tokens)};
+  const auto add = [&](const Candidate& candidate) {
+    if (std::find(wanted.begin(), wanted.end(), candidate) == wanted.end())
+      wanted.push_back(candidate);
+  };
+  for (const BucketState& bucket : state_.buckets) {
+    add(state_.space.fallback(bucket.tokens));
+    if (!bucket.is_default) add(bucket.chosen);
+  }
+  meter_.prefetch(wanted, state_.spot(tokens, Scale::kFull));
 }
 
 std::vector<Segment> IntervalSettler::settle(const Zone& zone) {

@@ -13,6 +13,7 @@ import unittest
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parent.parent / "python")]
 
+from moetune.host import compile_pool  # noqa: E402
 from moetune.host.compile_pool import CompilePool  # noqa: E402
 
 PATIENCE_S = 60
@@ -74,6 +75,15 @@ class Pool(unittest.TestCase):
         self.assertTrue(pool.has_ended("mine"))
         pool.close()
         self.assertTrue(pool.has_ended("never told of"))
+
+    def test_a_server_that_was_started_early_is_taken(self):
+        compile_pool.start_early("fake_compiler")
+        early = compile_pool._early["fake_compiler"].process.pid
+        pool = self.pool(workers=1)
+        pool.prefetch(["a"])
+        self.assertTrue(pool.wait(PATIENCE_S))
+        self.assertEqual(self.names("server"), {str(early)})
+        self.assertEqual(self.names("done"), {"a"})
 
     def test_without_a_job_nothing_starts(self):
         pool = self.pool()

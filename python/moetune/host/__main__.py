@@ -1,18 +1,23 @@
 """python3 -m moetune.host NAME: one of the hosts that come with moetune."""
 
 import importlib
+import os
 import sys
 
+from . import compile_pool
 from .errors import one_line
 from .program import serve
 
-# Modules with OPERATORS, OPEN_DEVICE, VERSION and VERSIONS.
+# Modules with OPERATORS, OPEN_DEVICE, VERSION and VERSIONS. Importing those of AHEAD takes seconds, and they have a compile pool.
 HOSTS = {
     "numpy": ("numpy_moe", "a plain layer in NumPy, on the CPU"),
     "torch": ("torch_moe", "the block of torch._grouped_mm that a PyTorch user writes"),
     "vllm": ("vllm_moe", "vLLM's Triton kernel of a fused MoE layer"),
     "sglang": ("sglang_moe", "SGLang's Triton kernel of a fused MoE layer"),
 }
+
+
+AHEAD = {"vllm", "sglang"}
 
 
 def main():
@@ -23,6 +28,9 @@ def main():
             print(f"  {known:8} {summary}")
         return 0 if name in ("-h", "--help") else 2
     module, _ = HOSTS[name]
+    is_serving = any(argument.startswith("--parent") for argument in sys.argv[2:])
+    if name in AHEAD and is_serving and os.environ.get("TRITON_INTERPRET") != "1":
+        compile_pool.start_early(f"{__package__}.{module}")
     try:
         host = importlib.import_module(f".{module}", __package__)
     except ImportError as error:

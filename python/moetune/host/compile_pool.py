@@ -10,7 +10,8 @@ children call with each. They share nothing with the host but that cache, die wi
 
 Importing a compiler takes seconds, and longer where many processes do so at once. So one does, the server, and forks
 the others, the workers: the host makes a pair of sockets for each, and sends the server one end of it over the socket
-that is the server's standard input. A worker serves its socket, a line of JSON each way; the server does but fork.
+that is the server's standard input. A worker serves its socket, a line of JSON each way; the server reads its setup, and
+then does but fork. A host that imports the same at its start has the server do so meanwhile (start_early).
 """
 
 import collections
@@ -38,12 +39,37 @@ def usual_workers():
     return max(1, min(MAX_WORKERS, len(os.sched_getaffinity(0)) - 2))
 
 
+class _Server:
+    """The process, with the socket that leads to it. It dies with the thread that starts it."""
+
+    def __init__(self, module):
+        self.control, theirs = socket.socketpair()
+        command = [sys.executable, "-m", __spec__.name, module, str(os.getpid())]
+        nowhere = subprocess.DEVNULL
+        with theirs:
+            self.process = subprocess.Popen(command, stdin=theirs, stdout=nowhere, stderr=nowhere, env=_environment())
+
+    def close(self):
+        self.process.kill()
+        self.process.wait()
+        self.control.close()
+
+
+_early = {}  # Servers by module, until a pool takes them.
+
+
+def start_early(module):
+    """Starts the server of a pool that is made later in this process."""
+    _early[module] = _Server(module)
+
+
 class CompilePool:
     """Children that work through jobs in order. Thread-safe. Starts no process before it is warmed up or has a job."""
 
     def __init__(self, module, setup, workers=None, say=None):
         """`setup` is JSON; `say` takes a line for people, of the first trouble: standard error by default."""
-        self._command = [sys.executable, "-m", __spec__.name, module, json.dumps(setup), str(os.getpid())]
+        self._module = module
+        self._setup = setup
         self._workers = workers or usual_workers()
         self._say = say or (lambda line: print(line, file=sys.stderr, flush=True))
         self._changed = threading.Condition()
@@ -109,7 +135,7 @@ class CompilePool:
             self._changed.notify_all()
 
     def _keep_server(self):
-        """Has a server while the pool is open. It dies with the thread that started it, which is this one."""
+        """Has a server while the pool is open."""
         error = ""
         for _ in range(MAX_DEATHS):
             if error := self._run_server():
@@ -119,22 +145,19 @@ class CompilePool:
 
     def _run_server(self):
         """The life of one: what it said where it cannot serve, "" where it died."""
-        control, theirs = socket.socketpair()
-        with control:
-            with self._changed, theirs:
-                if self._closed:
-                    return ""
-                nowhere = subprocess.DEVNULL
-                self._server = subprocess.Popen(
-                    self._command, stdin=theirs, stdout=nowhere, stderr=nowhere, env=_environment()
-                )
-            greeting = _read(control)
+        with self._changed:
+            if self._closed:
+                return ""
+            server = _early.pop(self._module, None) or _Server(self._module)
+            self._server = server.process
+        with contextlib.closing(server):
+            with contextlib.suppress(OSError):
+                _write(server.control, {"setup": self._setup})
+            greeting = _read(server.control)
             if greeting and not greeting["error"]:
-                self._set_control(control)
-                self._server.wait()
+                self._set_control(server.control)
+                server.process.wait()
                 self._set_control(None)
-            self._server.kill()
-            self._server.wait()
         return greeting["error"] if greeting else ""
 
     def _set_control(self, control):
@@ -237,7 +260,7 @@ def _die_with(parent):
         os._exit(1)  # It was faster.
 
 
-def _main(module, setup, host):
+def _main(module, host):
     """The server's life. Its standard output and error, and its children's, lead nowhere."""
     _die_with(int(host))
     os.nice(10)
@@ -245,7 +268,10 @@ def _main(module, setup, host):
     nowhere = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nowhere, 0)
     try:
-        compile_one = importlib.import_module(module).make_compiler(json.loads(setup))
+        compiler = importlib.import_module(module)
+        if not (told := _read(control)):
+            return  # The host is gone, or never had work.
+        compile_one = compiler.make_compiler(told["setup"])
     except Exception as error:  # noqa: BLE001 - whatever it is, the host compiles without help.
         _write(control, {"error": one_line(error)})
         return
