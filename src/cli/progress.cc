@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 
@@ -41,6 +42,8 @@ Progress::~Progress() {
 
 void Progress::show(ProgressState state) {
   const std::lock_guard lock(mutex_);
+  // A forecast that grows takes nothing back of what was done.
+  if (state.done >= 0) state.done = std::max(state.done, state_.done);
   state_ = std::move(state);
 }
 

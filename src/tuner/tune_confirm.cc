@@ -116,14 +116,17 @@ Status BucketConfirmation::run() {
       evidence.on_part = bucket_.scale == Scale::kSubset;
     }
     evidence.resolved = all_tried;
+    const std::string over = meter_.why_over();
     evidence.note = all_tried           ? "no candidate was faster in the race"
-                    : search.tried == 0 ? "not measured: budget spent"
-                                        : "budget spent before every candidate was tried";
+                    : search.tried == 0 ? "not measured: " + over
+                                        : over + " before every candidate was tried";
     return {};
   }
-  evidence.note = "budget spent before the confirmation";
   for (size_t i = 0; i < std::min(candidates.size(), kMostChallengers); ++i) {
-    if (meter_.over(deadline_s_)) return {};
+    if (meter_.over(deadline_s_)) {
+      evidence.note = std::string(meter_.why_over()) + " before the confirmation";
+      return {};
+    }
     const Next next = meet(candidates[i]);
     if (fallback_error_ && holds_everywhere(fallback_error_->code)) return *fallback_error_;
     if (next == Next::kDone) return {};
@@ -154,7 +157,10 @@ BucketConfirmation::Next BucketConfirmation::default_failed(const Error& error) 
 
 void BucketConfirmation::note_result(const Candidate& challenger, const DuelResult& duel) {
   Evidence& evidence = bucket_.evidence;
-  if (duel.versus.rounds == 0) return;
+  if (duel.versus.rounds == 0) {
+    evidence.note = std::string(meter_.why_over()) + " before the confirmation";
+    return;
+  }
   evidence.on_part = spot_.scale == Scale::kSubset;
   evidence.chosen = duel.time;
   evidence.fallback = duel.versus.against_time;
@@ -178,7 +184,7 @@ BucketConfirmation::Next BucketConfirmation::verify(const Candidate& challenger)
   const Status status = meter_.check(challenger, spot_, "verify", 1);
   if (status.ok()) return Next::kGoOn;
   if (status.error().code == ErrorCode::kInterrupted) {
-    bucket_.evidence.note = "budget spent before the last check";
+    bucket_.evidence.note = std::string(meter_.why_over()) + " before the last check";
     return Next::kDone;
   }
   meter_.reject(challenger, spot_, status.error(), "verify");
@@ -205,7 +211,7 @@ BucketConfirmation::Next BucketConfirmation::verify_and_veto(const Candidate& ch
       return Next::kNextChallenger;
     }
     if (duel.outcome != Outcome::kNoLoss) {
-      evidence.note = fmt::format("budget spent before {} was measured", workload);
+      evidence.note = fmt::format("{} before {} was measured", meter_.why_over(), workload);
       return Next::kDone;
     }
   }

@@ -61,6 +61,8 @@ class Meter {
   /// Whether to stop: asked to, or out of time.
   bool over(double deadline_s) const { return stopped() || left_s(deadline_s) <= 0; }
   bool stopped() const { return request_.stop.stop_requested(); }
+  /// Where over(): "interrupted" or "budget spent".
+  const char* why_over() const { return stopped() ? "interrupted" : "budget spent"; }
 
   /// Whether there is anything to measure with; false: only what is known counts.
   bool may_measure() const { return account_ != nullptr; }

@@ -264,6 +264,7 @@ TEST(Tune, CanBeInterruptedAfterAnySample) {
     EXPECT_TRUE(report.interrupted);
     EXPECT_EQ(kinds.world->samples_taken, stop_after);
     for (const Decision& decision : report.plan.decisions) {
+      EXPECT_EQ(decision.evidence.note.find("budget"), std::string::npos) << decision.evidence.note;
       if (decision.is_default) continue;
       EXPECT_TRUE(decision.evidence.resolved);
       EXPECT_GT(decision.evidence.speedup_low, 1);
