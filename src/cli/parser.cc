@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "base/environment.h"
+#include "base/spelling.h"
 
 namespace moetune::cli {
 namespace {
@@ -91,7 +92,37 @@ std::string unknown_command(const std::vector<std::string>& arguments,
   return fmt::format("\"{}\" needs another word", name);
 }
 
-Error usage(const CLI::App& app, std::string message) {
+// What the first flag that the command does not have was meant to be.
+std::string flag_meant(const CLI::App& app) {
+  const CLI::App* command = &app;
+  while (!command->get_subcommands().empty()) command = command->get_subcommands().front();
+  const std::vector<std::string> rest = command->remaining();
+  const auto flag = std::find_if(rest.begin(), rest.end(),
+                                 [](const std::string& word) { return word.starts_with("--"); });
+  if (flag == rest.end()) return "";
+  std::vector<std::string> flags;
+  for (const CLI::Option* option : command->get_options()) {
+    for (const std::string& name : option->get_lnames()) flags.push_back("--" + name);
+  }
+  return did_you_mean(flag->substr(0, flag->find('=')), flags);
+}
+
+// What the words up to the first flag were meant to be.
+std::string command_meant(const std::vector<std::string>& arguments,
+                          const std::vector<std::unique_ptr<Command>>& commands) {
+  std::vector<std::string> known;
+  for (const auto& command : commands) known.emplace_back(command->name());
+  std::string words, meant;
+  for (const std::string& word : arguments) {
+    if (word.starts_with("-")) break;
+    words += (words.empty() ? "" : " ") + word;
+    if (std::string nearest = nearest_word(words, known); !nearest.empty())
+      meant = "did you mean `moetune " + nearest + "`? ";
+  }
+  return meant;
+}
+
+Error usage(const CLI::App& app, std::string message, std::string meant) {
   std::replace(message.begin(), message.end(), '\n', ' ');
   std::string where = "moetune";
   for (auto chosen = app.get_subcommands(); !chosen.empty();
@@ -99,7 +130,7 @@ Error usage(const CLI::App& app, std::string message) {
     where += ' ' + chosen.front()->get_name();
   }
   return {ErrorCode::kInvalidArgument, std::move(message),
-          fmt::format("`{} --help` shows what there is", where)};
+          fmt::format("{}`{} --help` shows what there is", meant, where)};
 }
 
 }  // namespace
@@ -117,6 +148,7 @@ Result<ParsedLine> parse_line(std::vector<std::string> arguments,
   for (const auto& command : commands) added.emplace_back(add(app, *command, json), command.get());
 
   const std::string unknown = unknown_command(arguments, commands);
+  const std::string meant = unknown.empty() ? "" : command_meant(arguments, commands);
   std::reverse(arguments.begin(),
                arguments.end());  // The order in which the library takes a vector.
   try {
@@ -126,12 +158,13 @@ Result<ParsedLine> parse_line(std::vector<std::string> arguments,
   } catch (const CLI::CallForHelp&) {
     return ParsedLine{nullptr, help_of(app)};
   } catch (const CLI::ParseError& error) {
-    return usage(app, unknown.empty() ? error.what() : unknown);
+    if (unknown.empty()) return usage(app, error.what(), flag_meant(app));
+    return usage(app, unknown, meant);
   }
   for (const auto& [sub, command] : added) {
     if (sub->parsed()) return ParsedLine{command, {}};
   }
-  return usage(app, "no command is given");
+  return usage(app, "no command is given", "");
 }
 
 }  // namespace moetune::cli

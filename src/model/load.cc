@@ -1,12 +1,10 @@
 // A name on the command line to a ModelSpec.
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <cctype>
 #include <filesystem>
-#include <numeric>
 
 #include "base/file.h"
+#include "base/spelling.h"
 #include "base/status_macros.h"
 #include "model/model_spec.h"
 
@@ -18,42 +16,15 @@ namespace fs = std::filesystem;
 /// A config of a thousand layers with a list of modules stays far under this.
 constexpr size_t kMaxConfigBytes = 2 << 20;
 
-/// Levenshtein's distance, capital letters counted as small ones.
-size_t edit_distance(std::string_view a, std::string_view b) {
-  std::vector<size_t> row(b.size() + 1);
-  std::iota(row.begin(), row.end(), size_t{0});
-  for (size_t i = 0; i < a.size(); ++i) {
-    size_t diagonal = row[0];
-    row[0] = i + 1;
-    for (size_t j = 0; j < b.size(); ++j) {
-      const size_t replaced = diagonal + (std::tolower(static_cast<unsigned char>(a[i])) != b[j]);
-      diagonal = row[j + 1];
-      row[j + 1] = std::min({replaced, row[j] + 1, row[j + 1] + 1});
-    }
-  }
-  return row.back();
-}
-
 std::string join(const std::vector<std::string>& texts) {
   return fmt::format("{}", fmt::join(texts, ", "));
 }
 
 /// "Qwen/Qwen3-30B" -> "Did you mean qwen3-30b-a3b? ...".
 std::string suggestion(const std::string& name) {
-  constexpr size_t kLongestName = 64;
-  const std::string last = name.substr(name.find_last_of('/') + 1).substr(0, kLongestName);
-  const std::string everything = fmt::format(
-      "MODEL is a folder with a config.json, a config.json, or a preset: {}", join(preset_names()));
-  std::string best;
-  size_t best_distance = last.size() / 2 + 1;
-  for (const std::string& preset : preset_names()) {
-    const size_t distance = edit_distance(last, preset);
-    if (distance < best_distance) {
-      best_distance = distance;
-      best = preset;
-    }
-  }
-  return best.empty() ? everything : fmt::format("did you mean {}? {}", best, everything);
+  const std::vector<std::string> presets = preset_names();
+  return fmt::format("{}MODEL is a folder with a config.json, a config.json, or a preset: {}",
+                     did_you_mean(name.substr(name.find_last_of('/') + 1), presets), join(presets));
 }
 
 Result<std::string> config_path(const std::string& name) {

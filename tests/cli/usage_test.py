@@ -46,6 +46,13 @@ class BadCommandLines(program.ProgramTest):
         self.usage(["extra"], "tune", self.model, "extra")
         self.usage(["--tokens"], "tune", self.model, "--tokens")
 
+    def test_what_is_misspelt_is_guessed_at(self):
+        self.usage(["did you mean --budget?"], "tune", self.model, "--budgt", "3s")
+        self.usage(["did you mean --tokens?"], "bench", self.model, "--Tokns=3")
+        self.usage(["did you mean `moetune explain`?"], "expalin", self.model)
+        self.usage(["did you mean `moetune journal export`?"], "journal", "exprt")
+        self.usage(["there is no command"], "qqqq")
+
     def test_a_flag_given_twice_is_not_guessed_at(self):
         self.usage(["--tp"], "tune", self.model, "--tp", 1, "--tp", 2)
 
