@@ -206,6 +206,11 @@ Result<std::vector<AuditRow>> AuditCommand::audit_model(Output& output) const {
   const std::string version = scene.installation.engine_version.text();
   output.text(fmt::format("{}: {}{}, device {}\n", layer.model.name, facts.title,
                           version.empty() ? "" : " " + version, scene.device));
+  if (scene.installation.package_folder.empty()) {
+    output.note(fmt::format(
+        "note: no package of {}'s is in {}: taken for a folder of tuned files, as {} names one",
+        facts.title, scene.installation.user_folder, facts.folder_variable));
+  }
   const bool may_fuse = scene.installation.engine == Engine::kSglang && !apart_ &&
                         !layer_.shared_experts && layer.model.shared_experts > 0;
   if (may_fuse) MOETUNE_RETURN_IF_ERROR(add_fused(scene, rows, output));

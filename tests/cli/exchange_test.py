@@ -192,6 +192,7 @@ class Audit(EngineTest):
             text = self.run_program("audit", self.model, "--vllm", self.folder / "own", "--device-name", "NVIDIA H200")
             self.assertEqual(text.code, 1)
             self.assertIn(near[0]["text"], text.out)
+            self.assertIn(f"{self.folder / 'own'}: taken for a folder of tuned files", text.err)
             path.unlink()
 
     def test_a_file_that_the_engine_would_end_at_is_broken(self):
