@@ -121,7 +121,6 @@ void Race::explore() {
                    (settled_ && !contenders_[static_cast<size_t>(index)].pinned);
       if (converged_) break;
       const int chosen = choose(step, index);
-      if (chosen < 0) break;
       ++step;
       ++explored;
       // One at a time, so that the next choice knows this one's result.
@@ -139,9 +138,8 @@ void Race::explore() {
   }
 }
 
-// // Of those that are next in turn, `wanted` the first, the first that is compiled: while it runs,
-// the compilers are at those before it, which then come first. Where none is: `wanted`, or -1 to
-// leave.
+// Of those that are next in turn, `wanted` the first, the first that is compiled: while it runs,
+// the compilers are at those before it, which then come first.
 int Race::choose(int step, int wanted) {
   std::vector<bool> taken(contenders_.size());
   std::vector<int> turn;
@@ -153,10 +151,8 @@ int Race::choose(int step, int wanted) {
     ahead.push_back(contenders_[static_cast<size_t>(index)].candidate);
   }
   ahead.insert(ahead.end(), task_.later.begin(), task_.later.end());
-  const int first = meter_.prefetch(ahead, task_.spot);
-  if (first >= 0 && static_cast<size_t>(first) < turn.size())
-    return turn[static_cast<size_t>(first)];
-  return task_.may_leave ? -1 : wanted;
+  const auto first = static_cast<size_t>(std::max(0, meter_.prefetch(ahead, task_.spot)));
+  return first < turn.size() ? turn[first] : wanted;
 }
 
 std::vector<int> Race::running() const {

@@ -43,9 +43,6 @@ struct RaceTask {
   /// The contenders are all tactics of a stage: whether all was explored is remembered for later
   /// runs.
   bool is_search = false;
-  /// Exploring ends where nothing is compiled that could be tried: there is something else to do
-  /// until compilers have more.
-  bool may_leave = false;
 };
 
 struct RaceResult {

@@ -129,7 +129,6 @@ Status race_upwards(TuneState& state, BucketSearch& search, double end_s) {
     const double deadline = share_deadline_s(state.meter.elapsed_s(), state.race_weights, i, end_s);
     state.begin_step(Step::kRaces, i, deadline);
     if (state.meter.over(deadline)) continue;
-    if (i > 0 && !search.compile_ahead(state.space.groups()[0], spot)) continue;
     state.meter.begin("check", bucket.tokens, 0);
     MOETUNE_ASSIGN_OR_RETURN(const bool is_set, set_up(state, bucket));
     if (!is_set) continue;
@@ -153,8 +152,7 @@ Status race_upwards(TuneState& state, BucketSearch& search, double end_s) {
 // Downwards, with what is left of the time: unfinished searches go on, those that had no time yet
 // begin, and what won above is tried below.
 Status race_downwards(TuneState& state, BucketSearch& search, std::span<const size_t> groups,
-                      double end_s, bool leaves) {
-  search.leave_waiting(leaves);
+                      double end_s) {
   state.begin_step(Step::kRaces, state.buckets.size(), end_s);
   const auto wants_more = [&](const BucketState& bucket) {
     return std::any_of(groups.begin(), groups.end(),
@@ -178,13 +176,11 @@ Status race_downwards(TuneState& state, BucketSearch& search, std::span<const si
           state.buckets.begin(), state.buckets.begin() + static_cast<ptrdiff_t>(i), wants_more);
       const double share = (end_s - now) / static_cast<double>(others + 1);
       if (state.meter.over(end_s) || (found.complete && nothing_new)) continue;
-      const Spot spot = state.spot(bucket.tokens, bucket.scale);
-      if (leaves && found.fallback_us <= 0 &&
-          !search.compile_ahead(state.space.groups()[group], spot))
-        continue;
       MOETUNE_ASSIGN_OR_RETURN(const bool is_set, set_up(state, bucket));
       if (!is_set) continue;
-      SearchResult again = search.run(state.space.groups()[group], spot, now + share, incumbents);
+      SearchResult again =
+          search.run(state.space.groups()[group], state.spot(bucket.tokens, bucket.scale),
+                     now + share, incumbents);
       if (!again.ranking.empty() && again.fallback_us > 0) found = std::move(again);
       if (bucket.evidence.resolved) reopen_if_faster(state, bucket);
     }
@@ -192,35 +188,19 @@ Status race_downwards(TuneState& state, BucketSearch& search, std::span<const si
   return {};
 }
 
-// Down again and again while that finds something to do. Nobody waits for a compiler as long as
-// something that is compiled can be tried at some size.
-Status race_on_downwards(TuneState& state, BucketSearch& search, std::span<const size_t> groups,
-                         double end_s) {
-  for (bool leaves = true; !state.meter.over(end_s);) {
-    const int before = state.meter.report().measurements;
-    MOETUNE_RETURN_IF_ERROR(race_downwards(state, search, groups, end_s, leaves));
-    const bool is_idle = state.meter.report().measurements == before;
-    if (is_idle && !leaves) break;
-    leaves = !is_idle;
-  }
-  search.leave_waiting(false);
-  return {};
-}
-
 }  // namespace
 
 Status race_buckets(TuneState& state, BucketSearch& search, double end_s) {
   state.meter.use_layouts(all_layouts(state.space));
-  search.leave_waiting(true);
   if (Status status = race_upwards(state, search, end_s); !status.ok()) return status;
   std::vector<size_t> groups(state.space.groups().size());
   std::iota(groups.begin(), groups.end(), size_t{0});
-  return race_on_downwards(state, search, groups, end_s);
+  return race_downwards(state, search, groups, end_s);
 }
 
 Status race_on(TuneState& state, BucketSearch& search, double end_s) {
   state.meter.use_layouts(state.layout_group().layouts);
-  return race_on_downwards(state, search, std::span(&state.group, 1), end_s);
+  return race_downwards(state, search, std::span(&state.group, 1), end_s);
 }
 
 }  // namespace moetune

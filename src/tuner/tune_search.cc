@@ -76,8 +76,8 @@ SearchResult BucketSearch::run(const LayoutGroup& group, const Spot& spot, doubl
   return result;
 }
 
-bool BucketSearch::compile_ahead(const LayoutGroup& group, const Spot& spot) {
-  if (!meter_.may_measure()) return true;
+void BucketSearch::compile_ahead(const LayoutGroup& group, const Spot& spot) {
+  if (!meter_.may_measure()) return;
   const Scope scope{group, spot, 0, space_.fallback(spot.what.tokens), {}};
   const std::vector<Arm> arms = space_.arms(group, spot.what.tokens);
   std::vector<Candidate> ahead{scope.fallback};
@@ -86,7 +86,7 @@ bool BucketSearch::compile_ahead(const LayoutGroup& group, const Spot& spot) {
     for (const Candidate& candidate : likely_later(scope, arm, 0, arm.base))
       add_once(ahead, candidate);
   }
-  return meter_.prefetch(ahead, spot) == 0;
+  meter_.prefetch(ahead, spot);
 }
 
 void BucketSearch::note(const RaceResult& raced) {
@@ -206,11 +206,10 @@ RaceResult BucketSearch::race_stage(const Scope& scope, const Arm& arm, size_t s
   const bool is_whole = arm.scheme->stages.size() == 1;
   std::vector<Candidate> later = likely_later(scope, arm, stage + 1, base);
   later.insert(later.end(), scope.after.begin(), scope.after.end());
-  const RaceTask task{scope.spot,           is_whole ? -1 : static_cast<int>(stage),
-                      deadline_s,           race_seed(scope.spot, where),
+  const RaceTask task{scope.spot,        is_whole ? -1 : static_cast<int>(stage),
+                      deadline_s,        race_seed(scope.spot, where),
                       std::move(later),
-                      /*is_search=*/true,
-                      /*may_leave=*/leaves_};
+                      /*is_search=*/true};
   RaceResult raced = race(meter_, task, std::move(contenders));
   for (const Candidate& rejected : raced.rejected) {
     const MeasurementRecord* record = meter_.known().rejected(rejected, scope.spot);

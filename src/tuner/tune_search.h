@@ -35,10 +35,8 @@ class BucketSearch {
   SearchResult run(const LayoutGroup& group, const Spot& spot, double deadline_s,
                    const std::vector<Candidate>& incumbents, std::span<const Candidate> after = {});
   /// Tells the compilers what a search there will want first: they have nothing to do while weights
-  /// are packed. Whether the default, with which it begins, is compiled.
-  bool compile_ahead(const LayoutGroup& group, const Spot& spot);
-  /// Whether searches end early where they would wait for compilers.
-  void leave_waiting(bool leaves) { leaves_ = leaves; }
+  /// are packed.
+  void compile_ahead(const LayoutGroup& group, const Spot& spot);
 
  private:
   /// Stage times relative to the stage's best, by candidate text: what a neighbouring bucket may
@@ -76,7 +74,6 @@ class BucketSearch {
       bad_;  // tactics that made a good candidate bad, likewise
   std::vector<Candidate> finalists_;
   std::set<std::string> tried_, rejected_;  // candidate texts, of this run
-  bool leaves_ = false;
 };
 
 }  // namespace moetune

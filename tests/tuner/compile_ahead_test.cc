@@ -152,17 +152,6 @@ TEST_F(SlowCompilers, ArePassedByWhatIsCompiledAlready) {
   EXPECT_LT(waited_s_, 2 * kSeconds + 0.5) << "for the first, and for none after it";
 }
 
-// A size that would wait is left for another one where something can be tried.
-TEST_F(SlowCompilers, AreNotWaitedForWhileAnotherSizeHasSomethingToTry) {
-  tells_ = true;
-  world_.bucket_sizes = {4, 8, 16, 32, 64, 128};
-  world_.check_s = 0.1;
-  world_.budget_s = 30;
-  const auto report = world_.tune();
-  ASSERT_TRUE(report.ok()) << report.error().message;
-  EXPECT_LT(waited_s_, kSeconds + 0.5) << "for the very first, and for none after it";
-}
-
 TEST_F(CompileAheadTest, NothingIsCompiledWhereNothingIsMeasured) {
   world_.budget_s = 0;
   ASSERT_TRUE(world_.tune().ok());
