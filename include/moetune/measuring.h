@@ -161,7 +161,7 @@ class Executor {
   /// routing samples. Every candidate from now on sees these.
   virtual Status select(const Case& c, int samples) = 0;
   /// A hint that these will be checked soon at that many tokens, the first first: compiling may
-  /// begin in the background, before anything is loaded. Replaces earlier hints, waits for no
+  /// begin in the background. Replaces earlier hints, waits for no
   /// compiler, never fails. The position of the first that check() would not have to compile, as
   /// far as is known; -1: all would be.
   virtual int prefetch(std::span<const Candidate> candidates, int64_t tokens) {

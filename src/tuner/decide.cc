@@ -68,6 +68,10 @@ bool DuelRunner::prepare() {
     blame(duel_.fallback, setting.error());
     return false;
   }
+  // The default's rows are what a challenger's are compared with, and a bench keeps them only for a
+  // while.
+  if (!meter_.has_passed(duel_.challenger, duel_.spot))
+    meter_.forget_check(duel_.fallback, duel_.spot);
   for (const Candidate* who : {&duel_.fallback, &duel_.challenger}) {
     // Where the default is only the yardstick for a safety check, it was proven right before.
     if (who == &duel_.fallback && duel_.goal == Goal::kNoLoss) continue;

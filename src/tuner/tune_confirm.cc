@@ -12,8 +12,8 @@ namespace moetune {
 namespace {
 
 // A winner that turns out wrong or is vetoed makes room for the next; one that is merely not faster
-// does not, or the chance of a false gain would grow with every try.
-constexpr size_t kMostChallengers = 3;
+// does not, or the chance of a false gain would grow with every try. So many may be timed.
+constexpr int kMostChallengers = 3;
 // Where the race was on a part and samples of the whole are not dear, the likely winners are ranked
 // on the whole first.
 constexpr size_t kRerank = 4;
@@ -50,6 +50,8 @@ class BucketConfirmation {
   Spot spot_;
   Candidate fallback_;
   std::optional<Error> fallback_error_;
+  int timed_ = 0;  // Challengers.
+  bool refused_untimed_ = false;
 };
 
 // The whole layer, unless rounds on it are too dear for the time there is and the races were on a
@@ -122,7 +124,7 @@ Status BucketConfirmation::run() {
                                         : over + " before every candidate was tried";
     return {};
   }
-  for (size_t i = 0; i < std::min(candidates.size(), kMostChallengers); ++i) {
+  for (size_t i = 0; i < candidates.size() && timed_ < kMostChallengers; ++i) {
     if (meter_.over(deadline_s_)) {
       evidence.note = std::string(meter_.why_over()) + " before the confirmation";
       return {};
@@ -131,7 +133,9 @@ Status BucketConfirmation::run() {
     if (fallback_error_ && holds_everywhere(fallback_error_->code)) return *fallback_error_;
     if (next == Next::kDone) return {};
   }
-  // Everybody who was faster was refused for good.
+  // Everybody who was faster was refused for good. Where that was before anything was timed, as a
+  // race would have done, those behind them have not had their turn.
+  if (refused_untimed_) bucket_.searches[state_.group].complete = false;
   evidence.resolved = search.complete;
   return {};
 }
@@ -141,6 +145,7 @@ BucketConfirmation::Next BucketConfirmation::meet(const Candidate& challenger) {
                                            deadline_s_, expected_us(state_, bucket_, spot_.scale)});
   if (duel.fallback_error) return default_failed(*duel.fallback_error);
   if (duel.challenger_failed) {
+    refused_untimed_ = refused_untimed_ || duel.versus.rounds == 0;
     bucket_.evidence.note =
         fmt::format("the fastest candidate was rejected: {}", challenger.text());
     return Next::kNextChallenger;
@@ -161,6 +166,7 @@ void BucketConfirmation::note_result(const Candidate& challenger, const DuelResu
     evidence.note = std::string(meter_.why_over()) + " before the confirmation";
     return;
   }
+  ++timed_;
   evidence.on_part = spot_.scale == Scale::kSubset;
   evidence.chosen = duel.time;
   evidence.fallback = duel.versus.against_time;

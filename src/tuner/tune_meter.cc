@@ -38,6 +38,11 @@ class Spending {
 constexpr const char* kLook = "look";
 constexpr const char* kCheck = "check";
 
+// What `passed_` holds.
+std::string place_of(const Candidate& candidate, const Spot& spot, const std::string& phase) {
+  return fmt::format("{}|{}|{}", identity(candidate), spot.text(), phase);
+}
+
 Error no_time() { return {ErrorCode::kInterrupted, "the budget is spent"}; }
 
 }  // namespace
@@ -170,14 +175,19 @@ Status Meter::check_before_exploring(const Candidate& candidate, const Spot& spo
   return check(candidate, spot, kLook);
 }
 
+bool Meter::has_passed(const Candidate& candidate, const Spot& spot) const {
+  return passed_.contains(place_of(candidate, spot, kCheck));
+}
+
+void Meter::forget_check(const Candidate& candidate, const Spot& spot) {
+  passed_.erase(place_of(candidate, spot, kCheck));
+}
+
 Status Meter::check(const Candidate& candidate, const Spot& spot, const std::string& phase,
                     int routing) {
-  const auto place = [&](const char* passed) {
-    return fmt::format("{}|{}|{}", identity(candidate), spot.text(), passed);
-  };
   const bool is_look = phase == kLook;
-  if (passed_.contains(place(phase.c_str()))) return {};
-  if (is_look && passed_.contains(place(kCheck))) return {};
+  if (passed_.contains(place_of(candidate, spot, phase))) return {};
+  if (is_look && has_passed(candidate, spot)) return {};
   const auto setting = settings_.find(spot.text());
   const int routings = setting == settings_.end() ? 1 : setting->second.routings;
   MOETUNE_RETURN_IF_ERROR(aim(spot, routings));
@@ -200,9 +210,9 @@ Status Meter::check(const Candidate& candidate, const Spot& spot, const std::str
   const Spending spending(now_, report_.spent.judge);
   const Verdict verdict = bench.judge(spot.what, spot.scale, sample, rows, out.outputs);
   if (!verdict.ok) return Error{ErrorCode::kWrongResult, verdict.reason};
-  passed_.insert(place(phase.c_str()));
+  passed_.insert(place_of(candidate, spot, phase));
   if (is_look && rows.size() == bench.check_rows(spot.what, spot.scale, sample).size())
-    passed_.insert(place(kCheck));
+    passed_.insert(place_of(candidate, spot, kCheck));
   passed_somewhere_.insert(identity(candidate));
   return {};
 }

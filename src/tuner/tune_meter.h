@@ -84,6 +84,10 @@ class Meter {
   /// decides, "verify" after it.
   Status check(const Candidate& candidate, const Spot& spot, const std::string& phase,
                int routing = 0);
+  /// Whether it passed a check of all rows there.
+  bool has_passed(const Candidate& candidate, const Spot& spot) const;
+  /// Checks of all rows that it passed there are to be made again.
+  void forget_check(const Candidate& candidate, const Spot& spot);
   /// The same, except that where calls are dear a candidate that was right at another spot in this
   /// run may go ahead: for times that decide nothing by themselves.
   Status check_before_exploring(const Candidate& candidate, const Spot& spot);

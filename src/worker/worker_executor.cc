@@ -237,11 +237,13 @@ Result<const WorkerExecutor::Given*> WorkerExecutor::arguments_of(const Selectio
   }
   given_.push_back(std::move(given));
   // A sixteenth of what memory is free, the newest in any case.
+  constexpr size_t kMostFiles = 256;  // A process may have 1024 open, as a rule.
   const size_t most = host_available_memory_bytes() / 16;
-  size_t bytes = 0;
-  for (const Given& each : given_) bytes += each.bytes;
-  while (given_.size() > 1 && bytes > most) {
+  size_t bytes = 0, files = 0;
+  for (const Given& each : given_) bytes += each.bytes, files += each.files.size();
+  while (given_.size() > 1 && (bytes > most || files > kMostFiles)) {
     bytes -= given_.front().bytes;
+    files -= given_.front().files.size();
     given_.pop_front();
   }
   return &given_.back();

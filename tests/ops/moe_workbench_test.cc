@@ -288,6 +288,29 @@ TEST(MoeWorkbench, WhatALookDoesNotShowTheCheckDoes) {
   EXPECT_FALSE(bench.judge().ok) << "all rows of another one are known now";
 }
 
+// Rows that no look shows under a rounding are held against what was right under another one.
+TEST(MoeWorkbench, ALookUnderOneRoundingHidesNoRowFromAnother) {
+  FusedMoeSpec spec = fp8_spec();
+  spec.weights = WeightFormat::kBf16;
+  spec.activations = ActivationFormat::kA16;
+  Bench bench(spec, DataKind::kRealistic, Scale::kFull, true, 300);
+  const std::vector<int64_t> look = bench.bench->look_rows(bench.c, Scale::kFull, 0);
+  bench.set_rounded_output(Rounding::kGateUp);
+  ASSERT_TRUE(bench.judge(look).ok);
+  bench.set_rounded_output(Rounding::kDefinition);
+  ASSERT_TRUE(bench.judge().ok);
+  const auto unseen = std::find_if(bench.rows.begin(), bench.rows.end(), [&](int64_t row) {
+    return !std::binary_search(look.begin(), look.end(), row);
+  });
+  ASSERT_NE(unseen, bench.rows.end());
+  bench.set_rounded_output(Rounding::kGateUp);
+  const std::vector<uint16_t> right = bench.output;
+  bench.spoil(*unseen);
+  EXPECT_FALSE(bench.judge().ok);
+  bench.output = right;
+  EXPECT_TRUE(bench.judge().ok) << bench.judge().reason;
+}
+
 TEST(MoeWorkbench, KernelsOfEnginesAreRightInBf16) {
   FusedMoeSpec spec = fp8_spec();
   spec.weights = WeightFormat::kBf16;

@@ -191,6 +191,34 @@ TEST(Tune, ADefaultThatIsWrongWhereALookDoesNotShowItIsAnError) {
   EXPECT_EQ(report.error().code, ErrorCode::kWrongResult);
 }
 
+// Whose rows a challenger is compared with: the default's, made just before, for a bench forgets.
+TEST(Tune, EachChallengerIsCheckedBesideTheDefault) {
+  KindWorld kinds({{"default", always(1000)}, {"fickle", always(500)}, {"sound", always(600)}},
+                  {4});
+  kinds.world->wrong_beyond_a_look = [](const Candidate&) { return false; };
+  kinds.world->wrong = [](const Candidate& c, const Case&, int times) {
+    return kind_of(c) == "fickle" && times > 1 ? "wrong when it was timed" : "";
+  };
+  EXPECT_EQ(chosen(kinds.tune().plan, 4), "sound");
+  const std::string text = kind(*kinds.world->runners[0], "default").text();
+  EXPECT_EQ(kinds.world->times_checked.at(text), 3) << "a look, and a check for each of two";
+}
+
+// Candidates that pass a look and no check keep nobody from being timed.
+TEST(Tune, ManyThatAreWrongMakeRoomForTheNext) {
+  KindWorld kinds({{"default", always(1000)},
+                   {"a", always(500)},
+                   {"b", always(510)},
+                   {"c", always(520)},
+                   {"d", always(530)},
+                   {"sound", always(600)}},
+                  {4});
+  kinds.world->wrong_beyond_a_look = [](const Candidate& c) {
+    return kind_of(c) != "default" && kind_of(c) != "sound";
+  };
+  EXPECT_EQ(chosen(kinds.tune().plan, 4), "sound");
+}
+
 TEST(Tune, AWrongDefaultIsAnError) {
   KindWorld kinds({{"default", always(1000)}, {"a", always(500)}}, {4});
   kinds.world->wrong = [](const Candidate& c, const Case&, int) {

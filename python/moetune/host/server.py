@@ -82,6 +82,7 @@ class Session:
         self.packed = {}
         self.samples = []
         self.selection = 0
+        self.case_tokens = 0  # Of the selected case; its calls have fewer where they are of a part.
         self.kernels = {}
         self.sequences = OrderedDict()
 
@@ -216,7 +217,7 @@ class Server:
         return {}, []
 
     def _select(self, session, fields):
-        _case(fields)
+        case_tokens = _case(fields)
         samples = _integer(fields, "samples", default=1, least=1, most=MAX_SAMPLES)
         arguments = fields.get("arguments")
         if not isinstance(arguments, list) or len(arguments) != samples or len(self._files) != samples:
@@ -236,6 +237,7 @@ class Server:
                 raise BadRequest("select: arguments without an output")
             placed.append(GuardedArguments(session.device, inputs, map_file(file, inputs, "inputs"), outputs))
         session.samples = placed
+        session.case_tokens = case_tokens
         for runner in session.runners.values():
             runner.selected(placed[0].arguments)
         return {}, []
@@ -337,7 +339,9 @@ class Server:
     def _prefetch(self, session, fields):
         candidates = [self._candidate(session, item) for item in fields.get("candidates", [])]
         selected = session.samples[0].arguments.tokens if session.samples else 0
-        tokens = _integer(fields, "tokens", default=selected, least=0, most=MAX_TOKENS) or selected
+        tokens = _integer(fields, "tokens", default=0, least=0, most=MAX_TOKENS)
+        if tokens in (0, session.case_tokens):
+            tokens = selected
         for runner in session.runners.values():
             if tactics := [tactic for of, tactic in candidates if of is runner]:
                 runner.prefetch(tactics, tokens)
@@ -450,10 +454,11 @@ def _problem(fields):
 
 def _case(fields):
     case = _object(fields, "case")
-    _integer(case, "tokens", least=1, most=MAX_TOKENS)
+    tokens = _integer(case, "tokens", least=1, most=MAX_TOKENS)
     seed = case.get("seed")
     if not isinstance(case.get("workload"), str) or not isinstance(seed, str) or not seed.isdecimal():
         raise BadRequest("case: expected a workload and a seed as texts")
+    return tokens
 
 
 def _sample(session, fields):
