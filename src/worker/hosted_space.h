@@ -6,6 +6,7 @@
 #include <memory>
 #include <set>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "base/json.h"
@@ -41,6 +42,19 @@ class HostedStage : public std::enable_shared_from_this<HostedStage> {
   // The number of a point of the host's own product; -1 for one that is not in it.
   int64_t number_of(const Tactic& tactic) const;
   std::string why_excluded(const Tactic& tactic, int64_t tokens);
+  // Where one point is excluded, from a number of tokens to another.
+  struct Along {
+    int64_t number = -1;
+    int64_t from = 0;
+    int64_t to = -1;
+    std::vector<std::tuple<int64_t, int64_t, std::string>> runs;  // First, last, why.
+
+    bool covers(int64_t point, int64_t tokens) const {
+      return point == number && from <= tokens && tokens <= to;
+    }
+    std::string why(int64_t tokens) const;
+  };
+  Result<Along> ask_along(const Tactic& tactic, int64_t from, int64_t to);
   const Excluded& excluded_at(int64_t tokens);
   Result<Excluded> ask_excluded(int64_t tokens);
 
@@ -50,6 +64,9 @@ class HostedStage : public std::enable_shared_from_this<HostedStage> {
   std::vector<Parameter> parameters_;  // As the host lists them.
   std::vector<Tactic> added_;
   std::map<int64_t, Excluded> excluded_;  // By number of tokens.
+  Along along_;
+  bool asks_along_ = true;
+  int64_t last_number_ = -1, last_tokens_ = 0;  // That were asked about.
   std::string trouble_;
 };
 

@@ -53,6 +53,38 @@ TEST_F(HostedSpace, TheHostIsAskedOnceForEachNumberOfTokens) {
   EXPECT_THAT(asked_, ElementsAre(8, 1));
 }
 
+// As the tuner does where it looks how far a decision fits.
+TEST_F(HostedSpace, OnePointAtManyNumbersOfTokensIsAskedAboutAtOnce) {
+  std::vector<Json> questions;
+  auto stage = std::make_shared<HostedStage>(
+      [&](Json question) -> Result<Json> {
+        questions.push_back(question);
+        if (!question.contains("until")) return Json{{"excluded", Json::array()}};
+        EXPECT_EQ(question["tactic"], (Json{{"block", 32}, {"order", "rows"}}));
+        return Json{{"until", question["until"]},
+                    {"excluded", {{{"reason", "too many"}, {"tokens", {{500, 600}}}}}}};
+      },
+      Json{{"runner", "r"}}, parameters());
+  const Space space = stage->space();
+  for (int64_t tokens = 65; tokens < 1024; ++tokens) {
+    const bool is_out = 500 <= tokens && tokens <= 600;
+    EXPECT_EQ(space.why_excluded(tactic(32, "rows"), tokens).empty(), !is_out) << tokens;
+  }
+  EXPECT_EQ(questions.size(), 2u);
+  EXPECT_EQ(space.points(70).size(), 6u) << "all points of a size are still asked about together";
+  for (int64_t tokens = 9000; tokens > 6000; tokens -= 7)
+    EXPECT_EQ(space.why_excluded(tactic(32, "rows"), tokens), "");
+  EXPECT_LE(questions.size(), 6u);
+}
+
+TEST_F(HostedSpace, AHostThatDoesNotKnowTheQuestionIsAskedAboutSingleNumbers) {
+  const Space space = stage_->space();
+  for (int64_t tokens = 5; tokens < 10; ++tokens)
+    EXPECT_EQ(space.why_excluded(tactic(32, "rows"), tokens).empty(), tokens != 8) << tokens;
+  EXPECT_THAT(asked_, ElementsAre(5, 6, 6, 7, 8, 9)) << "once in vain";
+  EXPECT_EQ(stage_->trouble(), "");
+}
+
 TEST_F(HostedSpace, AnAddedPointIsThereAndItsValuesAreInNoOther) {
   stage_->add_point(tactic(128, "rows"));
   stage_->add_point(tactic(32, "rows"));  // Excluded by the host otherwise.

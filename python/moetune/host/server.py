@@ -11,7 +11,7 @@ from .errors import BadRequest, CompileFailed, HostError, NotFound, OutOfMemory,
 from .errors import one_line
 from .guarded import GuardedArguments
 from .problem import Problem
-from .space import intervals, read_tactic
+from .space import intervals, read_tactic, runs_by_reason
 from .tensors import map_file, read_tensors
 from .wire import memory_file
 
@@ -21,6 +21,7 @@ STAGE = "main"
 MAX_SAMPLES = 64
 MAX_CALLS = 1 << 16
 MAX_TOKENS = 1 << 24
+MAX_AT_ONCE = 1 << 16  # Numbers of tokens that a tactic is looked at for.
 # Beyond this a default is not asked for one by one: it holds from there on.
 MAX_DEFAULT_TOKENS = 1 << 16
 # Recorded sequences keep memory on a GPU.
@@ -195,7 +196,12 @@ class Server:
         tokens = _integer(fields, "tokens", least=1, most=MAX_TOKENS)
         if fields.get("scheme", SCHEME) != SCHEME or fields.get("stage", STAGE) != STAGE:
             raise NotFound(f"{runner.name} has the scheme {SCHEME} with the stage {STAGE}")
-        return {"excluded": runner.space().excluded(lambda tactic: runner.excluded(tactic, tokens))}, []
+        if "tactic" not in fields:
+            return {"excluded": runner.space().excluded(lambda tactic: runner.excluded(tactic, tokens))}, []
+        tactic = _tactic(runner, fields["tactic"])
+        until = _integer(fields, "until", least=tokens, most=tokens + MAX_AT_ONCE)
+        runs = runs_by_reason((at, runner.excluded(tactic, at)) for at in range(tokens, until + 1))
+        return {"until": until, "excluded": [{"reason": why, "tokens": at} for why, at in runs.items()]}, []
 
     def _load(self, session, fields):
         layouts = fields.get("layouts")
@@ -368,10 +374,7 @@ class Server:
         stages = item.get("stages")
         if item.get("scheme") != SCHEME or not isinstance(stages, list) or len(stages) != 1:
             raise NotFound(f"{runner.name} has the scheme {SCHEME} with one stage")
-        tactic = read_tactic(stages[0].get("tactic") if isinstance(stages[0], dict) else None, "tactic")
-        if tactic.keys() != runner.parameters.keys():
-            raise NotFound(f"{runner.name} has the parameters {', '.join(runner.parameters)}, not {', '.join(tactic)}")
-        return runner, {name: tactic[name] for name in runner.parameters}
+        return runner, _tactic(runner, stages[0].get("tactic") if isinstance(stages[0], dict) else None)
 
     def _say(self, phase):
         if self.request:
@@ -400,6 +403,13 @@ def _description(runner, last):
             {"from": begin, "scheme": SCHEME, "stages": [{"name": STAGE, "tactic": tactic}]} for begin, tactic in defaults
         ],
     }
+
+
+def _tactic(runner, value):
+    tactic = read_tactic(value, "tactic")
+    if tactic.keys() != runner.parameters.keys():
+        raise NotFound(f"{runner.name} has the parameters {', '.join(runner.parameters)}, not {', '.join(tactic)}")
+    return {name: tactic[name] for name in runner.parameters}
 
 
 def _key(runner, tactic):

@@ -29,17 +29,22 @@ class Space:
 
     def excluded(self, why):
         """What `why(tactic)` gives a reason for: [{"reason", "points": [[first, last], ...]}]."""
-        runs = {}
-        for index in range(self.size):
-            reason = why(self.point(index))
-            if not reason:
-                continue
-            points = runs.setdefault(reason, [])
-            if points and points[-1][1] == index - 1:
-                points[-1][1] = index
-            else:
-                points.append([index, index])
+        runs = runs_by_reason((index, why(self.point(index))) for index in range(self.size))
         return [{"reason": reason, "points": points} for reason, points in runs.items()]
+
+
+def runs_by_reason(reasons):
+    """{reason: [[first, last], ...]} of ascending (number, reason), where a reason is not ""."""
+    runs = {}
+    for number, reason in reasons:
+        if not reason:
+            continue
+        numbers = runs.setdefault(reason, [])
+        if numbers and numbers[-1][1] == number - 1:
+            numbers[-1][1] = number
+        else:
+            numbers.append([number, number])
+    return runs
 
 
 def intervals(function, last):
