@@ -20,7 +20,9 @@ constexpr int kExploredPerRound = 16;   // A throttled round is repeated: this b
 // the neighbours of the best, and what ran well at a neighbouring size.
 constexpr int kFruitless = 12;
 constexpr size_t kLookAhead = 64;  // Tries told to the compilers before they come.
-constexpr int kFirmSamples = 3;    // With fewer, a stored time is worth another try.
+constexpr int kSeldom =
+    4;  // Where nothing has to be compiled, looking ahead costs more than it tells.
+constexpr int kFirmSamples = 3;  // With fewer, a stored time is worth another try.
 
 class Race {
  public:
@@ -141,6 +143,7 @@ void Race::explore() {
 // Of those that are next in turn, `wanted` the first, the first that is compiled: while it runs,
 // the compilers are at those before it, which then come first.
 int Race::choose(int step, int wanted) {
+  if (!meter_.compiles() && step % kSeldom != 0) return wanted;
   std::vector<bool> taken(contenders_.size());
   std::vector<int> turn;
   std::vector<Candidate> ahead;

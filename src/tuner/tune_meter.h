@@ -94,8 +94,12 @@ class Meter {
   /// Says which candidates are likely to be checked next, so that compiling them may begin. Which
   /// of them is the first that needs none; -1: none of them.
   int prefetch(std::span<const Candidate> candidates, const Spot& spot) {
-    return request_.executor->prefetch(candidates, spot.what.tokens);
+    const int first = request_.executor->prefetch(candidates, spot.what.tokens);
+    compiles_ = compiles_ || (first != 0 && !candidates.empty());
+    return first;
   }
+  /// Whether there was ever something that had to be compiled first.
+  bool compiles() const { return compiles_; }
   /// One sample of a checked candidate at a spot whose setting is known. `stage` < 0: the whole
   /// operator.
   Result<Sample> sample(const Candidate& candidate, const Spot& spot, int stage);
@@ -167,6 +171,7 @@ class Meter {
   std::map<std::string, double> floors_us_;
   std::set<std::string> broken_places_;
   bool lacked_room_ = false;  // Some candidate did.
+  bool compiles_ = false;
   std::set<std::string> passed_;
   std::set<std::string> passed_somewhere_;
   std::map<std::string, double> charged_s_;  // By candidate and bucket.

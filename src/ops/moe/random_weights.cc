@@ -328,16 +328,14 @@ class RandomWeights final : public WeightSource {
       }
     }
     const auto count = static_cast<int64_t>(blocks.size());
-    in_parts(static_cast<int>(std::min<int64_t>(threads_, count)), count,
-             [&](int64_t begin, int64_t end) {
-               for (Block& block : std::span(blocks).subspan(begin, end - begin)) {
-                 for (int64_t r = block.row; r < block.row + block.rows; ++r) {
-                   uint8_t* out = values.as<uint8_t>() + r * k + block.begin;
-                   fill_random(block.draw, *block.table,
-                               std::span(out, static_cast<size_t>(block.width)));
-                 }
-               }
-             });
+    in_parts(threads_, count, [&](int64_t begin, int64_t end) {
+      for (Block& block : std::span(blocks).subspan(begin, end - begin)) {
+        for (int64_t r = block.row; r < block.row + block.rows; ++r) {
+          uint8_t* out = values.as<uint8_t>() + r * k + block.begin;
+          fill_random(block.draw, *block.table, std::span(out, static_cast<size_t>(block.width)));
+        }
+      }
+    });
   }
 
   void make_biases() {
