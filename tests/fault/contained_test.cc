@@ -198,30 +198,14 @@ TEST_F(FaultTest, ArgumentsCanBeSentInsteadOfMade) {
 
 // Arguments of a case are made once, and sent again.
 TEST_F(FaultTest, ACaseThatComesBackFindsItsArguments) {
-  class Counting final : public Workbench {
+  class Counting final : public ForwardingBench {
    public:
-    explicit Counting(Workbench& bench) : bench_(bench) {}
-    const Problem& problem() const override { return bench_.problem(); }
-    WeightSource& weights(Scale scale) override { return bench_.weights(scale); }
+    using ForwardingBench::ForwardingBench;
     Result<Tensors> arguments(const Case& c, Scale scale, int sample) override {
       ++made;
-      return bench_.arguments(c, scale, sample);
-    }
-    int outputs() const override { return bench_.outputs(); }
-    std::vector<int64_t> check_rows(const Case& c, Scale scale, int sample) override {
-      return bench_.check_rows(c, scale, sample);
-    }
-    Verdict judge(const Case& c, Scale scale, int sample, std::span<const int64_t> rows,
-                  const Tensors& outputs) override {
-      return bench_.judge(c, scale, sample, rows, outputs);
-    }
-    Work work(const Case& c, Scale scale, int sample) override {
-      return bench_.work(c, scale, sample);
+      return ForwardingBench::arguments(c, scale, sample);
     }
     int made = 0;
-
-   private:
-    Workbench& bench_;
   };
   start();
   Counting counting(*bench_);

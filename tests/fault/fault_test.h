@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <memory>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -14,6 +15,31 @@
 #include "worker/worker_host.h"
 
 namespace moetune::testing {
+
+/// Behaves like `bench`, which must outlive it.
+class ForwardingBench : public Workbench {
+ public:
+  explicit ForwardingBench(Workbench& bench) : bench_(bench) {}
+  const Problem& problem() const override { return bench_.problem(); }
+  WeightSource& weights(Scale scale) override { return bench_.weights(scale); }
+  Result<Tensors> arguments(const Case& c, Scale scale, int sample) override {
+    return bench_.arguments(c, scale, sample);
+  }
+  int outputs() const override { return bench_.outputs(); }
+  std::vector<int64_t> check_rows(const Case& c, Scale scale, int sample) override {
+    return bench_.check_rows(c, scale, sample);
+  }
+  Verdict judge(const Case& c, Scale scale, int sample, std::span<const int64_t> rows,
+                const Tensors& outputs) override {
+    return bench_.judge(c, scale, sample, rows, outputs);
+  }
+  Work work(const Case& c, Scale scale, int sample) override {
+    return bench_.work(c, scale, sample);
+  }
+
+ private:
+  Workbench& bench_;
+};
 
 class FaultTest : public ::testing::Test {
  protected:

@@ -82,28 +82,12 @@ TEST_F(FaultTest, AnotherDeviceThanTheParentsIsRefused) {
 }
 
 // The same problem with other inputs, as another build of one version might make them.
-class OtherInputs final : public Workbench {
+class OtherInputs final : public ForwardingBench {
  public:
-  explicit OtherInputs(Workbench& bench) : bench_(bench) {}
-  const Problem& problem() const override { return bench_.problem(); }
-  WeightSource& weights(Scale scale) override { return bench_.weights(scale); }
+  using ForwardingBench::ForwardingBench;
   Result<Tensors> arguments(const Case& c, Scale scale, int sample) override {
-    return bench_.arguments({c.tokens, c.workload, c.seed + 1}, scale, sample);
+    return ForwardingBench::arguments({c.tokens, c.workload, c.seed + 1}, scale, sample);
   }
-  int outputs() const override { return bench_.outputs(); }
-  std::vector<int64_t> check_rows(const Case& c, Scale scale, int sample) override {
-    return bench_.check_rows(c, scale, sample);
-  }
-  Verdict judge(const Case& c, Scale scale, int sample, std::span<const int64_t> rows,
-                const Tensors& outputs) override {
-    return bench_.judge(c, scale, sample, rows, outputs);
-  }
-  Work work(const Case& c, Scale scale, int sample) override {
-    return bench_.work(c, scale, sample);
-  }
-
- private:
-  Workbench& bench_;
 };
 
 TEST_F(FaultTest, AHelperThatMakesOtherDataIsRefusedUnlessItIsSentThem) {
